@@ -1,4 +1,4 @@
-"""The exceptions that framejit raises itself, and how they suggest the name that was meant."""
+"""The exceptions that framejit raises itself, the texts about breaks and stacks that they contain, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from framejit.breaks import Break
 
 
 class FramejitError(Exception):
-    """Base class of every exception that framejit raises on its own behalf."""
+    """Base class of all exceptions that are framejit's own, and not the program's."""
 
 
 RESUMED = " (resumed at "
-"""What follows a function's name in that of a function that goes on after a graph break."""
+"""A resume function, which continues a function after a graph break, has the name of that function followed by this text and a place."""
 
 
 def program_name(name: str) -> str:
-    """The name of a code object as the program has it."""
+    """The name of a function as in the program: for a resume function, the name of the function that it continues."""
     return name.partition(RESUMED)[0]
 
 
 def behind_break(text: str) -> str:
-    """A text in which each resume function is named by the function that it goes on with, and from where."""
+    """Replace the name of each resume function in a text: `f (resumed at file.py:7)` becomes `f from line 7 on`."""
     return re.sub(rf"([\w.<>]+){re.escape(RESUMED)}[^)]*:(\d+)\)", r"\1 from line \2 on", text)
 
 
@@ -44,7 +44,7 @@ class UserFrame:
 
     @property
     def range(self) -> tuple[Any, ...]:
-        """The piece of source text, without the function: a resume function's name is another one than that of its original."""
+        """The file and the range of source text. The function isn't part of it, since a resume function has another name than its original."""
         return self.filename, self.lineno, self.end_lineno, self.col_offset, self.end_col_offset
 
     @classmethod
@@ -57,12 +57,12 @@ class UserFrame:
 
     @property
     def line(self) -> str:
-        """The source line, or "" where the source is not to be found."""
+        """The source line, or "" if the source can't be found."""
         return linecache.getline(self.filename, self.lineno).rstrip("\n")
 
     @property
     def expression(self) -> str:
-        """The text between the columns; the stripped line where they are unknown."""
+        """The source text between the columns, or the stripped line if the columns are unknown."""
         first, last = self._columns()
         return self.line[first:last] if last > first else self.line.strip()
 
@@ -90,7 +90,7 @@ class UserFrame:
 
 
 def render_stack(stack: Sequence[UserFrame]) -> str:
-    """The user's frames, outermost first, as a traceback shows them."""
+    """The text that a traceback shows for these frames of the user's, which are given outermost first."""
     return "\n".join(frame.render() for frame in stack)
 
 
@@ -112,7 +112,7 @@ class Unsupported(FramejitError):
 
 
 def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
-    """A break in several lines: where it happened, why, and what to do."""
+    """The text of a break, in several lines: where it happened, why, and what to do."""
     parts = [render_stack(stack)] if stack else []
     parts.append(f"Why: {reason.explanation}")
     parts += [f"{'      or' if number else 'What to do'}: {hint}" for number, hint in enumerate(reason.advice())]
@@ -120,17 +120,17 @@ def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
 
 
 WHILE = "while framejit traced "
-"""How a note begins that says, with an error inside framejit, where the program was."""
+"""The beginning of a note, on an error inside framejit, that says where the traced program was."""
 
 
 def note_place(error: BaseException, stack: Sequence[UserFrame]) -> None:
-    """Note with an error inside framejit where the traced program was, unless that is noted already."""
+    """Add a note to an error inside framejit that says where the traced program was, unless the error has one."""
     if stack and not place_noted(error):
         error.add_note(f"{WHILE}{stack[-1].filename}:{stack[-1].lineno}")
 
 
 def place_noted(error: BaseException) -> str:
-    """Where the program was when framejit failed, as file:line; empty if that isn't known."""
+    """The place that `note_place` has noted on an error, as file:line; empty if there is none."""
     return next((note.removeprefix(WHILE) for note in getattr(error, "__notes__", ()) if note.startswith(WHILE)), "")
 
 
@@ -139,15 +139,15 @@ class InternalError(FramejitError):
 
 
 class CheckError(InternalError):
-    """A difference that FRAMEJIT_CHECK found: native guards and their reference disagree, or compiled code and eager do."""
+    """FRAMEJIT_CHECK found a difference: native guards disagree with their reference in Python, or compiled code disagrees with eager."""
 
 
 class RecompileError(FramejitError):
-    """A function would have to be compiled (once more) where `fail_on_recompile` or a stance says that this is an error.
+    """A call would have to be compiled, and `fail_on_recompile` or a stance makes that an error.
 
     Attributes:
-        function: its name.
-        failures: why no entry matches, for each entry: which guard failed, expected and found, the user's line
+        function: the name of the function.
+        failures: for each entry, why it doesn't match: the guard that failed, what it expected and found, and the user's line
             (framejit.guards.explain.Failure).
     """
 
@@ -161,31 +161,31 @@ class RecompileError(FramejitError):
 
 
 class ConstraintViolation(FramejitError):
-    """A declaration of symbolic sizes (`mark_dynamic`) that doesn't hold: the code needs one particular size, or a size is out of its range."""
+    """A declaration of symbolic sizes (`mark_dynamic`, `shapes=`) doesn't hold: the code needs one particular size, or a size is out of its range."""
 
 
 class ResumeError(InternalError):
-    """An error inside framejit while a trace restored the frames after a graph break: always raised, strict or not."""
+    """An error inside framejit while a trace restored the frames after a graph break. It is always raised, with or without FRAMEJIT_STRICT=1."""
 
 
 class BadArgument(FramejitError, TypeError):
-    """A function of framejit's was given an argument that it doesn't take, such as something to compile that can't be called."""
+    """One of framejit's functions got an argument that it doesn't take. For example, `compile` got something that can't be called."""
 
 
 class ConfigError(FramejitError, ValueError):
-    """An option, or an environment variable of framejit's, was given a value that it can't have."""
+    """An option or an environment variable of framejit's has a value that it can't have."""
 
 
 class UnknownOption(ConfigError):
-    """An option's name, framejit's or a backend's, that does not exist; the message suggests the nearest one."""
+    """There is no option of this name, of framejit or of a backend. The message suggests the nearest name."""
 
 
 class UnknownMode(ConfigError):
-    """A `mode=` that the backend does not have; the message suggests the nearest one and lists them all."""
+    """The backend has no such `mode=`. The message suggests the nearest name and lists all of them."""
 
 
 class UnknownLog(ConfigError):
-    """FRAMEJIT_LOGS or `set_logs` names a log that does not exist; the message suggests the nearest one and lists them all."""
+    """FRAMEJIT_LOGS or `set_logs` names a log that does not exist. The message suggests the nearest name and lists all of them."""
 
 
 class UnsupportedTorch(FramejitError):
@@ -212,7 +212,7 @@ class UnknownBackend(FramejitError):
 
 
 def suggestion(name: str, known: Iterable[str], listing: bool = False) -> str:
-    """The end of an error message about the unknown `name`: the nearest of `known`, and all of them where `listing`."""
+    """The end of an error message about an unknown `name`: it suggests the nearest of the `known` names, and with `listing` lists all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     text = f"; did you mean {near[0]!r}?" if near else ""
@@ -222,4 +222,4 @@ def suggestion(name: str, known: Iterable[str], listing: bool = False) -> str:
 
 
 CHECK_FAILED = "a check of the program's fails"
-"""What a graph says, with a RuntimeError, where something that the program checks doesn't hold."""
+"""The message of the RuntimeError that a graph raises if a check in the program, such as `torch._check`, fails."""

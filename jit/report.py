@@ -1,4 +1,4 @@
-"""What framejit has done in this process: counters behind `framejit.statistics()`, and notes of compilations for whoever records them."""
+"""Counts what framejit does in this process, for `framejit.statistics()`, and passes notes of compilations to recordings, for `framejit.explain()`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from framejit.directives import untraced
 from framejit.errors import UserFrame
 
 COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guards", "internal_errors")
-"""frames: compiled frames (entries made); graphs: those of them that call a graph; fallbacks: frames that run uncompiled."""
+"""The names of the counters. frames: compiled frames (entries made); graphs: compiled frames that call a graph; fallbacks: frames that run uncompiled."""
 
 
 class Statistics:
-    """Counters, and the reasons of breaks and fallbacks: each once, the latest last. Safe to use from several threads."""
+    """Counters, and the reasons of breaks and fallbacks, each of which is kept once, the latest last. Several threads may use it at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Statistics:
             self._reasons[text] = None
 
     def fallback(self, reason: str, text: str) -> None:
-        """Count a frame that runs uncompiled. `text`: which, why, where, and what to do about it."""
+        """Count a frame that runs uncompiled. `text` says which frame it is, why and where, and what to do about it."""
         self.add("fallbacks")
         self.reason(reason)
         with self._lock:
@@ -47,14 +47,14 @@ class Statistics:
             self._uncompiled[text] = None
 
     def snapshot(self) -> dict[str, Any]:
-        """A plain dict: graphs, graph_breaks, recompiles, frames, fallbacks (ints), reasons, uncompiled (lists of str), then the other counters."""
+        """Return a dict: graphs, graph_breaks, recompiles, frames, fallbacks (ints), reasons, uncompiled (lists of str), then the other counters."""
         with self._lock:
             counts = dict(self._counts)
             first = {name: counts.pop(name) for name in ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks")}
             return {**first, "reasons": list(self._reasons), "uncompiled": list(self._uncompiled), **counts}
 
     def reset(self) -> None:
-        """Everything back to zero."""
+        """Set all counters to zero, and forget the reasons."""
         with self._lock:
             self._counts = dict.fromkeys(COUNTERS, 0)
             self._reasons.clear()
@@ -67,11 +67,10 @@ STATISTICS = Statistics()
 
 @untraced
 def statistics() -> dict[str, Any]:
-    """What framejit has done in this process, since it began or since `reset()`.
+    """Return what framejit has done in this process, since it began or since `reset()`, as a dict.
 
-    The keys `graphs`, `graph_breaks`, `recompiles`, `frames` and `fallbacks` count; `reasons` lists, as text and each once, why
-    graphs broke and frames run uncompiled; `uncompiled` lists these frames, a line each: which, why, where, and what to do about it; `guards` and
-    `internal_errors` count too.
+    `graphs`, `graph_breaks`, `recompiles`, `frames`, `fallbacks`, `guards` and `internal_errors` are counts. `reasons` lists why graphs broke and frames run
+    uncompiled, each reason once. `uncompiled` has a line for each frame that runs uncompiled: which frame it is, why and where, and what to do about it.
     """
     return STATISTICS.snapshot()
 
@@ -88,9 +87,10 @@ STAGES = ("trace", "plan", "backend", "guards", "emit")
 
 @dataclass
 class BreakNote:
-    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on after it.
+    """A graph break that split a call.
 
-    `number`: in the log, where it was shown.
+    `before` is the number of operations in the graph up to it, and `after` the number in each graph that continues after it. `number` is the number of the
+    break in the log, or None if the log hasn't shown it.
     """
 
     reason: Break
@@ -101,14 +101,14 @@ class BreakNote:
 
 
 class Stopwatch:
-    """Measures the stages of one compilation. `seconds`: by stage."""
+    """Measures how many `seconds` each stage of one compilation takes."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._lapped = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap went into a stage."""
+        """Add the time since the last lap to a stage."""
         now = time.perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._lapped
         self._lapped = now
@@ -116,10 +116,11 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class FrameNote:
-    """One compilation of one frame. `operations`: of its graph, None without one; `guards` are noted only while somebody records.
+    """One compilation of one frame.
 
-    `seconds`: by stage. `fallback`: why the frame runs uncompiled, None if it doesn't. `left_to_autograd`: why its graph has the backend eager, in
-    words, where the program has asked for another one.
+    `operations` is the number of operations in its graph, or None if it has no graph. `guards` are noted only inside `recording()`. `seconds` has the time of
+    each stage. `fallback` is why the frame runs uncompiled, or None if it doesn't. `left_to_autograd` says in words why its graph has the backend eager
+    although the program has asked for another one.
     """
 
     function: str
@@ -136,7 +137,7 @@ class FrameNote:
 
 @dataclass(eq=False)
 class Recording:
-    """What was noted during a `with recording():` block: the compilations of its context, and the errors inside framejit of all threads."""
+    """The notes of a `with recording():` block: the compilations in its context, and the errors inside framejit in all threads."""
 
     frames: list[FrameNote] = field(default_factory=list)
     internal_errors: list[str] = field(default_factory=list)
@@ -149,7 +150,7 @@ _recordings_lock = threading.Lock()
 
 @contextlib.contextmanager
 def recording() -> Iterator[Recording]:
-    """Collect what happens inside the `with` block."""
+    """Record compilations and errors inside the `with` block."""
     found = Recording()
     token = _recording.set(found)
     with _recordings_lock:
@@ -163,21 +164,21 @@ def recording() -> Iterator[Recording]:
 
 
 def record(note: FrameNote) -> None:
-    """A compilation is done."""
+    """Add the note of a compilation to the recording in force, if there is one."""
     found = _recording.get()
     if found is not None:
         found.frames.append(note)
 
 
 def record_internal_error(text: str) -> None:
-    """framejit itself has failed. Autograd's threads have contexts of their own, so whoever records learns of it."""
+    """Add an error inside framejit to all recordings. It may come from a thread of autograd's, which has another context than the recording."""
     with _recordings_lock:
         for found in _recordings:
             found.internal_errors.append(text)
 
 
 def is_recording() -> bool:
-    """Whether somebody wants to know more than counters."""
+    """Whether a recording is in force in this context."""
     return _recording.get() is not None
 
 
@@ -187,11 +188,11 @@ def counted(count: int, noun: str) -> str:
 
 
 FEW = 8
-"""So many numbers are listed one by one."""
+"""At most so many numbers are listed one by one."""
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Numbers as a sentence lists them; of many, the first ones."""
+    """Numbers as a sentence lists them. Of many numbers, only the first ones are listed."""
     texts = [str(number) for number in numbers[:FEW]]
     if len(numbers) > FEW:
         return f"{', '.join(texts)}, ..."
@@ -199,7 +200,7 @@ def listed(numbers: Sequence[int]) -> str:
 
 
 def graphs_of(operations: Sequence[int]) -> str:
-    """Graphs with so many operations each, in words: "2 graphs of 3 and 1 operations"."""
+    """Graphs in words, with their numbers of operations: "2 graphs of 3 and 1 operations"."""
     return f"{counted(len(operations), 'graph')} of {listed(operations)} {'operation' if list(operations) == [1] else 'operations'}"
 
 

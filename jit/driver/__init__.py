@@ -1,1 +1,1 @@
-"""From a call that no entry matches to an entry: who may compile, for which limits, what is shared, and what outlives a compiled function."""
+"""Handles calls that no entry matches: decides whether to compile, applies limits, shares entries, and keeps entries after a compiled function is gone."""

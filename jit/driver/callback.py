@@ -35,23 +35,23 @@ from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import arguments, recompiles, stacks
 
 FEW_BEYOND_LIMIT = 2
-"""Entries of a function that is called by one that has reached a limit: what has changed so often there often changes here too."""
+"""The limit of entries for a function that is called by one that has reached its limit: a value that changes that often there often changes here too."""
 MOST_PREFERRED = 2
-"""Entries of one function that calls are tried on before those that serve them too."""
+"""The most entries of one function that may be preferred, that is, tried before more general entries that serve the same calls."""
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
 
 
 class Compiler:
-    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
+    """The compile callback of one CompiledFunction. The C code calls it when no entry matches a call.
 
-    `pooled`: entries may come from, and go to, other functions of the same code object. `upcalls`: those of the compiled function that
-    this belongs to. `upcall_use`: of a function that native code calls. `held_backend`: what the options hold weakly (`retained.weakly`).
-    `resumed_after`: the first graph break that led here, of a resume function; for reports.
+    `pooled`: entries are shared with other functions of the same code object. `upcalls`: decides about upcalls; all compilers that belong to one compiled
+    function have the same. `upcall_use`: set if this function is called by native code. `held_backend`: the backend's function, which the options hold only
+    weakly (`retained.weakly`). `resumed_after`: for a resume function, the first graph break that led to it; for reports.
     """
 
     compilations = 0
-    """How many there have been in this process."""
+    """The number of compilations in this process so far."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Compiler:
         self._pool: Pool | None = None
 
     def attach(self, function: types.FunctionType, entries: Iterable[Entry] = ()) -> CompiledFunction:
-        """The CompiledFunction of a function with this as its callback, and with these entries, the latest first."""
+        """Make the CompiledFunction of a function, with this object as its callback and with these entries, the latest first."""
         ended = self._ended if self._pooled and self.upcall_use is None else None
         begins_steps = self.options.backend.cudagraphs() and self.upcall_use is None and self.resumed_after is None
         compiled = CompiledFunction(function, self, self.rejected, ended, begin_cudagraph_step if begins_steps else None)
@@ -95,7 +95,7 @@ class Compiler:
         return compiled
 
     def hold_backend(self) -> None:
-        """Hold the backend, which the options hold weakly: a compiled function that was retained is in use once more."""
+        """Hold the backend strongly again, since a compiled function that was retained is back in use. The options hold it only weakly."""
         if isinstance(self.options.backend.call, retained.WeakBackend):
             self.held_backend = self.options.backend.call.function()
 
@@ -103,13 +103,13 @@ class Compiler:
         retained.retain(self, function, entries)
 
     def may_serve(self, function: types.FunctionType, options: Options) -> bool:
-        """Whether what was compiled may serve a new compiled function of this function or of its code."""
+        """Whether the entries may serve a new compiled function of this function or of its code."""
         return self._pool is not None and self._pool.serves(function, options)
 
     # What the runtime calls.
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Any:
-        """An Entry, None to run the call uncompiled, or NotImplemented to look for an entry once more."""
+        """Return an entry for a call that none matched. None means that the call runs uncompiled, NotImplemented that the caller looks for an entry again."""
         if config.current().disable:
             return None
         if self.upcall_use is not None and self.upcall_use.is_idle() and self.resumed_after is None:
@@ -126,10 +126,10 @@ class Compiler:
                 directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.families.of(None).number))
 
     def rejected(self, function: types.FunctionType, args: tuple[Any, ...], entry: Entry) -> None:
-        """None of a few entries made for a call has accepted it. Where other threads can have changed what is guarded, the call runs as
-        written; otherwise framejit is to blame.
+        """Called when several entries were made for a call and none has accepted it. If other threads can have changed a guarded value, the call runs
+        uncompiled; otherwise framejit is to blame.
 
-        Raises Unsupported where running uncompiled is not wanted, InternalError in strict mode where framejit is to blame.
+        Raises Unsupported if the call must not run uncompiled, and InternalError in strict mode if framejit is to blame.
         """
         call = call_of(function, args)
         number = entry.tree.failing(call.locals, function)
@@ -147,10 +147,10 @@ class Compiler:
         self._report(call, breaks.ChangesMeanwhile(name, changing))
 
     def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
-        """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again: where an operator takes what it has
-        rejected on fakes, the next trace breaks.
+        """Called when a call that was predicted to raise has returned, or raised something else. Later traces don't make this prediction again: if an
+        operator accepts arguments that it has rejected on fakes, the next trace breaks there.
 
-        Raises Unsupported where the call should have been compiled in one piece, InternalError in strict mode where framejit is to blame.
+        Raises Unsupported if the call should have been compiled in one piece, and InternalError in strict mode if framejit is to blame.
         """
         function = compiled.function
         against = prediction.against(error)
@@ -169,7 +169,7 @@ class Compiler:
             raise Unsupported(reason, prediction.stack)
 
     def first_step_ran(self, compiled: Any, entry: Entry) -> None:
-        """A call with an optimizer's first step has run uncompiled."""
+        """Note that a call with an optimizer's first step has run uncompiled."""
         if entry in self.history.first_steps:
             module = entry.spec.origin.module
             self.families.of(None if module is None else module()).takes_first_steps = True
@@ -179,7 +179,7 @@ class Compiler:
     # A call that no entry matches.
 
     def _entry_for(self, call: Call) -> Any:
-        """An entry made for another function, a new one, or none: then the call runs uncompiled. The program's function modes see nothing of it."""
+        """The entry for a call: one of another function, or a new one; None if the call runs uncompiled. The program's function modes don't see this work."""
         with torch_function_stack.set_aside():
             try:
                 return self._found_or_made(call)
@@ -212,7 +212,7 @@ class Compiler:
             return NotImplemented if self._serves(call) else self._published(call, self._made(call, module, pool))
 
     def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
-        """A new entry; None where the call runs uncompiled."""
+        """Make a new entry for a call. The result is None if the call runs uncompiled."""
         subject = self._subject(call, module, self._entries())
         if self._is_told_of_limit(subject) and is_full(subject):
             return self._without_code(call)
@@ -234,14 +234,16 @@ class Compiler:
         return entry
 
     def _serves(self, call: Call) -> bool:
-        """Whether an entry matches a call that none has matched before: another thread may have made it, or set back what the backend of its compilation
-        had changed for the whole process."""
+        """Whether an entry now matches a call that no entry matched before. Another thread may have made the entry meanwhile, or its backend may have
+        restored a setting that it had changed for the whole process.
+        """
         with torch_function_stack.in_force():
             return any(entry.tree.match(call.locals, call.function) is not None for entry in self._entries())
 
     def _published(self, call: Call, entry: Entry | None) -> Any:
-        """A new entry where other threads run, which wait for it. It is added before one of them compiles something else, whose backend may change for the
-        whole process what is guarded, so that the entry would seem to reject its call."""
+        """Add a new entry to the compiled function while this thread still holds the lock. Other threads may wait for it. If one of them compiled something
+        else first, its backend could change a guarded setting of the whole process, and the new entry would seem to reject its call.
+        """
         owner = self._owner() if self._owner is not None else None
         if entry is None or owner is None or entry.upcalls is not None:  # one for this call only isn't kept
             return entry
@@ -266,7 +268,7 @@ class Compiler:
         )
 
     def _let_superseded_go(self, new: Entry, subject: Subject) -> None:
-        """Let go of entries whose calls the new one serves, or have them tried first where that may be faster."""
+        """Drop entries whose calls the new entry serves too, or make them preferred if they may be faster."""
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return
@@ -284,7 +286,8 @@ class Compiler:
             logs.info("dynamic", f"more general code for {subject.name}", "\n".join(told))
 
     def _observer(self, call: Call) -> Any:
-        """What of the program's looks at each operator now, so that the call runs uncompiled, or None; NotImplemented to look for an entry once more."""
+        """The program's mode or tracer that observes each operator now, so that the call runs uncompiled; None if there is none. NotImplemented means that the
+        caller looks for an entry again."""
         runs_operators = not self.options.backend.one_autograd_node
         seen_by = observer(runs_operators)
         if seen_by in OF_THE_PROCESS:  # it may be what the backend of another thread's compilation has set
@@ -295,7 +298,7 @@ class Compiler:
         return seen_by
 
     def _observed(self, call: Call, seen_by: breaks.Observed) -> None:
-        """A call runs uncompiled, as something of the program's looks at each operator; told once. Raises Unsupported."""
+        """Report once that a call runs uncompiled because the program observes each operator. Raises Unsupported if the call must not run uncompiled."""
         if self.options.fullgraph or seen_by not in self.history.observed_by:
             self.history.observed_by.add(seen_by)
             self._report(call, seen_by)
@@ -333,7 +336,7 @@ class Compiler:
             del raised  # its traceback leads to this frame
 
     def dynamic(self, call: Call) -> Dynamic:
-        """Which sizes and numbers of a call the next entry takes as symbols."""
+        """The sizes and numbers of a call that are symbols in the next entry."""
         declared = self.options.shapes.find(call) if self.resumed_after is None else NOTHING
         self.history.vary(declared.varying)
         backend = self.options.backend
@@ -351,9 +354,9 @@ class Compiler:
         names: Mapping[Path, str],
         on_data: Iterable[Path],
     ) -> CompiledFunction:
-        """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt.
+        """The CompiledFunction of a resume function, which is made once. It begins with what this function has learnt.
 
-        Numbers that depend on data vary, before they have been seen to.
+        Numbers that depend on data are taken to vary from the start.
         """
 
         def make() -> CompiledFunction:
@@ -368,7 +371,7 @@ class Compiler:
         return compiled
 
     def _entries(self) -> tuple[Entry, ...]:
-        """The entries that may still match something."""
+        """The entries that may still match a call: those of which no guarded object is gone."""
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return ()
@@ -388,7 +391,7 @@ class Compiler:
         return self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit
 
     def _is_told_of_limit(self, subject: Subject) -> bool:
-        """Whether the user has been told that a limit is reached for such calls, and nothing is to be raised."""
+        """Whether it has been reported that a limit is reached for such calls, and the program doesn't want an error for that."""
         told = self.history.limits_reported
         return bool(told) and not self.options.fullgraph and not self._fails_at_limit() and any(name == subject.name for name, _ in told)
 
@@ -403,7 +406,7 @@ class Compiler:
             self._report(subject.call, reason, stack)
 
     def _without_code(self, call: Call) -> Entry:
-        """What serves a call that a limit forbids to compile: its frame runs uncompiled, and the functions that it calls are compiled by themselves."""
+        """The entry for a call that a limit forbids to compile: its frame runs uncompiled, and the functions that it calls are compiled by themselves."""
         if self._beyond_limit is None:
             code = compiled_module.home(call.function, call.locals[0] if call.locals else None)
             self._beyond_limit = loader.compiler().for_one_call(self.upcalls.beyond_limits(code))
@@ -421,7 +424,7 @@ class Compiler:
         return self.options.config.strict or config.current().strict
 
     def _may_not_break(self) -> bool:
-        """Whether the program wants a call to be compiled in one piece, or not to run."""
+        """Whether the program demands that a call is compiled in one piece: otherwise an error is raised."""
         current = directives.CURRENT.get()
         return bool(directives.breaks_are_errors(current, current, self.families.of(None).number, self.options.fullgraph))
 
@@ -465,24 +468,24 @@ def reset() -> None:
 
 
 def upcalls_of(options: Options) -> Upcalls:
-    """What decides about the functions that native code calls at the breaks of a compiled function, or that its frame calls where it runs uncompiled."""
+    """The Upcalls object that decides about functions which native code calls at the breaks of a compiled function, or which its uncompiled frame calls."""
     alike = replace(options, fullgraph=False, shapes=DeclaredShapes())
     few = replace(alike, config=replace(options.config, recompile_limit=min(options.config.recompile_limit, FEW_BEYOND_LIMIT)))
     return Upcalls(functools.partial(compile_upcall, alike), functools.partial(compile_upcall, few))
 
 
 def compile_upcall(options: Options, function: types.FunctionType, upcalls: Upcalls) -> CompiledFunction:
-    """The CompiledFunction of a function that native code has called at a break."""
+    """Make the CompiledFunction of a function that native code has called at a break."""
     return Compiler(options, pooled=True, upcalls=upcalls, upcall_use=UpcallUse()).attach(function)
 
 
 def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:
-    """A call as guards see it, from the argument slots that the runtime hands over."""
+    """The call as guards see it, made from the argument slots that the runtime passes."""
     return Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
 
 
 def log_compilation(subject: Subject, origin: Origin, pool: Pool | None) -> None:
-    """Count and report a compilation of what has been compiled before."""
+    """Count and report that a function is compiled again."""
     name, call, number = subject.name, subject.call, origin.number
     if origin.cause is not None:
         STATISTICS.add("recompiles")

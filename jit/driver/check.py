@@ -1,4 +1,4 @@
-"""The second opinion (FRAMEJIT_CHECK): native guards against their Python reference, compiled calls against eager ones."""
+"""FRAMEJIT_CHECK=guards and =results: compares native guards with their Python reference, and compiled calls with eager ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framejit.torch_function_stack import set_aside
 
 
 def install(settings: config.Config) -> None:
-    """Have the runtime ask here before calls of functions that are compiled with these checks."""
+    """Make the runtime call this module before each call of a function that is compiled with these checks."""
     checks = settings.checks()
     if "guards" in checks:
         set_guard_checker(check_guards)

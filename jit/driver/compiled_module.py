@@ -1,4 +1,4 @@
-"""Compiled modules: objects of a subclass that share everything with the original, and the subclass with others of their class."""
+"""Compiled modules. Each is an object of a subclass of its original's class, and shares all state with the original. Modules of one class share a subclass."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Function = Any
 ORIGINAL = "__framejit_original__"
 """The attribute of a compiled module's class that names the class of its original."""
 MOST_WAITING = 16
-"""Fronts of one class that wait for a next `compile` with the same options."""
+"""The most fronts of one class that are kept for a later `compile` with the same options."""
 
 _lock = threading.RLock()  # a module may end whenever the garbage collector runs
 _fronts: dict[int, list[Front]] = {}
 
 
 def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Any = None, compiles: bool = False) -> nn.Module:
-    """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
+    """A new object of a subclass of the module's class, with the module's own `__dict__`. Its calls run what `wrap` makes of the class's `__call__`.
 
-    It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
-    subclass may be shared with other modules of the class; then they share the entries of its `__call__`. `compiles`: `wrap` compiles; what
-    has been compiled before is compiled again, as it was, and every other wrapper keeps what is around the module already.
+    Copies and pickles of it are ordinary modules. `settings`: the options on which `wrap` depends, if the subclass may be shared with other modules of the
+    class, which then share the entries of its `__call__`; otherwise None. `compiles`: whether `wrap` compiles. If so, it is given the uncompiled original
+    of a module that was compiled before; otherwise, wrappers that are around the module already are kept.
     """
 
     def subclass_of(cls: type) -> Front:
@@ -67,7 +67,7 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], setting
 
 
 def class_of(module: nn.Module, compiles: bool) -> type:
-    """The class to make a subclass of: the module's, or, to compile a compiled module, the one that was compiled."""
+    """The class of which a subclass is made: the module's class, or the class of the original if a compiled module is compiled again."""
     cls = type(module)
     if compiles and ORIGINAL in cls.__dict__ and isinstance(cls.__dict__["__call__"], CompiledFunction):
         return cls.__mro__[1]
@@ -148,19 +148,19 @@ def caller_of(target: Callable[..., Any]) -> Function:
 
 
 def name_of(target: Callable[..., Any]) -> str:
-    """What reports call a callable without a name of its own: by the function of a partial, by the `__call__` of an object."""
+    """The name that reports give to a callable without a name: that of a partial's function, or of an object's `__call__`."""
     if type(target) is functools.partial:
         return f"a partial of {getattr(target.func, '__qualname__', None) or name_of(target.func)}"
     return f"{type(target).__qualname__}.__call__"
 
 
 def raw_call(cls: type) -> Any:
-    """What calls of a class's instances run, as it stands in the class; None where they cannot be called."""
+    """The attribute `__call__` of a class, unbound, which calls of its instances run; None if they can't be called."""
     return next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
 
 
 def call_of(cls: type) -> Function:
-    """What calls of a class's instances run, as a Python function; a compiled one is taken as it was before."""
+    """The Python function that calls of a class's instances run. If it is compiled, this is the function that was compiled."""
     call = raw_call(cls)
     call = call.function if isinstance(call, CompiledFunction) else call
     return call if isinstance(call, types.FunctionType) else caller_of(call)
@@ -170,10 +170,10 @@ def call_of(cls: type) -> Function:
 
 
 class Front:
-    """The part that the compiled modules of one class share: the subclass that they are objects of, with its `__call__`.
+    """What the compiled modules of one class share: the subclass that they are objects of, with its compiled `__call__`.
 
-    A front goes with the last of the modules that were compiled. While there are objects of the subclass, nothing else holds it, so that the two
-    are garbage together; between the last one and the next `compile` it is held for the modules, unless it leads to one of them.
+    A front is freed with the last of the modules that were compiled. As long as there are objects of the subclass, only they hold it, so that it becomes
+    garbage together with them. After the last of these objects is gone, it is held for a later `compile` of the modules, unless it leads to one of them.
     """
 
     def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
@@ -200,7 +200,7 @@ class Front:
         return self._raw.get()
 
     def claim(self, raw: Any, options: Any) -> bool:
-        """Whether the front is there, made of that module's class and for these options; if so, it is held until one more object has been added."""
+        """Whether the subclass still exists, and was made from this `__call__` for these options. If so, it is held until one more object has been added."""
         subclass = self.subclass
         if subclass is None or self.raw is not raw or not options.same_as(self.options):
             return False
@@ -213,7 +213,7 @@ class Front:
 
     @property
     def call(self) -> Any:
-        """The `__call__` of the subclass; None once that is gone."""
+        """The compiled `__call__` of the subclass; None if the subclass is gone."""
         subclass = self.subclass
         return None if subclass is None else subclass.__dict__["__call__"]
 
@@ -239,7 +239,7 @@ class Front:
             self.end()
 
     def _may_wait(self) -> bool:
-        """Whether what was compiled can be kept for the modules: it neither leads to one of them nor holds anything else of the program's."""
+        """Whether the compiled code can be kept for the modules, since it neither leads to one of them nor holds any other object of the program."""
         call, subclass = self.call, self.subclass
         modules = [module for module in (reference() for reference in self.originals.values()) if module is not None]
         if not modules or not isinstance(call, CompiledFunction) or not call.entries or sys.is_finalizing():
@@ -275,14 +275,14 @@ class Front:
 
 
 def forget() -> None:
-    """Drop what waits for a next `compile`: part of `reset()`."""
+    """Drop all fronts that are kept for a later `compile`. This is part of `reset()`."""
     for front in [front for known in list(_fronts.values()) for front in known]:
         if not front.instances:
             front.end()
 
 
 def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) -> Front:
-    """The front of a module class whose calls run `raw`, for these options."""
+    """The front of a module class with the `__call__` that is `raw`, for these options."""
     with _lock:
         for front in _fronts.get(id(cls), []):
             if front.claim(raw, options):
@@ -325,9 +325,9 @@ def compiled_of(module: nn.Module) -> nn.Module:
 
 
 def module_in(value: Any) -> nn.Module | None:
-    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with.
+    """The module that a call belongs to: its first argument, or the first module in the state if a resume function is called.
 
-    Of a compiled module it is the one that was compiled: it may be compiled more than once.
+    For a compiled module, this is its original, which may be compiled more than once.
     """
     if issubclass(type(value), nn.Module):
         return compiled_of(value)
@@ -337,7 +337,8 @@ def module_in(value: Any) -> nn.Module | None:
 
 
 def home(function: types.FunctionType, first: Any) -> types.CodeType:
-    """The code to show for calls of a function with this first argument: where torch's runs every module's calls, that of the forward."""
+    """The code that reports show for calls of a function with this first argument: for torch's function that runs all calls of modules, it is the code of
+    the module's forward."""
     module = module_in(first) if function.__code__.co_filename.startswith(AROUND_CALLS) else None
     forward: Any = getattr(type(module), "forward", None)
     code = getattr(forward, "__code__", None)
@@ -345,7 +346,7 @@ def home(function: types.FunctionType, first: Any) -> types.CodeType:
 
 
 def catch_up(made: Any) -> bool:
-    """Whether a compiled module has had to take over another class."""
+    """Have a compiled module take over the class of its original, if that was changed. Returns whether it was."""
     following = _followed.get(id(made))
     module = None if following is None or following.made() is not made else following.module()
     if following is None or module is None or type(module) is following.cls():

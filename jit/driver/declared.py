@@ -1,4 +1,4 @@
-"""What `compile(shapes=...)` declares of the sizes of tensors among the arguments: parsed once, and looked up in each call that is compiled."""
+"""The declarations of `compile(shapes=...)` about sizes of tensors among the arguments. They are parsed once, and looked up in each call that is compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from framejit.report import counted
 
 @dataclass(frozen=True, slots=True)
 class OfTensor:
-    """The declaration for a tensor. `dims`: how many dimensions it has, None where only some are named."""
+    """The declaration for one tensor. `dims` is its number of dimensions, or None if only some are named."""
 
     sizes: tuple[tuple[int, Size], ...]
     dims: int | None
@@ -38,10 +38,10 @@ Declaration = OfTensor | OfContainer
 
 @dataclass(frozen=True, slots=True)
 class FoundShapes:
-    """The declarations as they are for one call.
+    """The declarations applied to one call.
 
     Attributes:
-        tensors: what is declared of each tensor, by its id.
+        tensors: the declaration for each tensor, by its id.
         varying: the dimensions that are to be symbolic, by path.
     """
 
@@ -59,7 +59,7 @@ class DeclaredShapes:
     arguments: tuple[tuple[str, Declaration], ...] = ()
 
     def check_names(self, target: Any) -> None:
-        """Refuse names that the target has no arguments of. Raises BadArgument."""
+        """Raise BadArgument for names that aren't arguments of the target."""
         try:
             function = target.forward if isinstance(target, torch.nn.Module) else target.__call__ if isinstance(target, type) else target
             known = inspect.signature(function).parameters
@@ -89,7 +89,7 @@ class DeclaredShapes:
 
 
 def check_size(what: str, found: int | None, wanted: Size, equal: dict[str, tuple[int, str]]) -> None:
-    """A size must be as declared. `equal`: those with names so far. Raises ConstraintViolation."""
+    """Raise ConstraintViolation if a size isn't as declared. `equal` has the sizes of the names that have occurred so far."""
     if found is None or not wanted.allows(found):
         raise ConstraintViolation(f"{what} is {'missing' if found is None else found}; it was declared to be {wanted.told()} (compile(shapes=...))")
     other, where = equal.setdefault(wanted.name or what, (found, what))
@@ -98,7 +98,7 @@ def check_size(what: str, found: int | None, wanted: Size, equal: dict[str, tupl
 
 
 def argument_sources(call: Call) -> dict[str, Source]:
-    """Where the arguments of a call are found, by name. A module's call has those of its forward in a tuple and a dict."""
+    """The sources of a call's arguments, by name. A module's call has the arguments of its forward in a tuple and a dict."""
     root, code = Root(), call.function.__code__
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     found: dict[str, Source] = {name: root.child(Local, Slot(i, name)) for i, name in enumerate(code.co_varnames[:count])}
@@ -112,7 +112,7 @@ def argument_sources(call: Call) -> dict[str, Source]:
 
 
 def tensors_in(declared: Declaration, source: Source | None, told: str, call: Call) -> Iterator[tuple[Source, torch.Tensor, OfTensor, str]]:
-    """The tensors that a declaration is about: where they are, and what users call them. Raises ConstraintViolation where there is something else."""
+    """The tensors that a declaration is about, with their sources and their names for users. Raises ConstraintViolation if something there isn't a tensor."""
     value = MISSING if source is None else source.fetch(call)
     if source is None or value is None or value is MISSING:
         return
@@ -129,7 +129,7 @@ def tensors_in(declared: Declaration, source: Source | None, told: str, call: Ca
 
 
 def parse(shapes: Any) -> DeclaredShapes:
-    """The argument `shapes` of `compile()`. Raises BadArgument."""
+    """Parse the argument `shapes` of `compile()`. Raises BadArgument."""
     if not isinstance(shapes, Mapping) or not all(isinstance(name, str) for name in shapes):
         raise BadArgument(f"compile(): shapes must be a dict of arguments' names, as in {{'x': ('batch', 8)}}; got {shapes!r:.80}")
     named: dict[str, Size] = {}
@@ -137,7 +137,7 @@ def parse(shapes: Any) -> DeclaredShapes:
 
 
 def parse_one(spec: Any, where: str, named: dict[str, Size]) -> Declaration:
-    """The declaration of a tensor, or of a container of tensors."""
+    """Parse the declaration of a tensor, or of a container of tensors."""
     if isinstance(spec, (tuple, list)):
         if all(is_size(item) for item in spec):
             sizes = [(dim, parse_size(item, f"{where}[{dim}]", named)) for dim, item in enumerate(spec)]
@@ -154,12 +154,12 @@ def parse_one(spec: Any, where: str, named: dict[str, Size]) -> Declaration:
 
 
 def is_size(item: Any) -> bool:
-    """Whether something says what a size is."""
+    """Whether a value declares a size: a name, a `torch.export.Dim`, an int or None."""
     return item is None or isinstance(item, (str, int, torch.export.Dim))
 
 
 def parse_size(item: Any, where: str, named: dict[str, Size]) -> Size | None:
-    """What is declared of a size; None where nothing is."""
+    """The declaration of one size; None if nothing is declared about it."""
     if item is None:
         return None
     if isinstance(item, int):
@@ -176,5 +176,5 @@ def parse_size(item: Any, where: str, named: dict[str, Size]) -> Size | None:
 
 
 def bound(value: Any) -> int | None:
-    """A limit of a `torch.export.Dim`; None for infinity."""
+    """A bound of a `torch.export.Dim`, or None if it is infinite."""
     return int(value) if isinstance(value, int) and value < 2**62 else None

@@ -1,4 +1,4 @@
-"""What a compiled function has learnt and made: by itself (History), and together with its resume functions (Family)."""
+"""What compiled functions learn from their calls (History), and what a compiled function and its resume functions have in common (Family)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _family_numbers = itertools.count()
 
 
 class Family:
-    """What a compiled function and its resume functions have made; one for each module, where the first argument is a module.
+    """What a compiled function and its resume functions have in common. If the first argument is a module, there is one family for each module.
 
     Attributes:
-        number: by which directives tell the calls of different families apart.
-        refuted: what traces have said the program raises, and it doesn't, by `Prediction.key`: the reason to give in its place.
-        lessons: how often one of its functions has learnt that values change from call to call.
-        untold: where the program isn't told that it is compiled, since it raises if it is: see tracing/told.py.
-        takes_first_steps: whether first steps of optimizers have come more than once, so that graphs of them pay.
+        number: a number by which directives distinguish the calls of different families.
+        refuted: predictions of exceptions that turned out wrong, by `Prediction.key`, with the break reason that the next trace gives instead.
+        lessons: how often one of the functions has learnt that values change from call to call.
+        untold: the places where `is_compiling()` gives False, since the program raises if it gives True: see tracing/told.py.
+        takes_first_steps: whether first steps of optimizers have occurred more than once, so that it pays to compile them.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Family:
     def resume_function(
         self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], FunctionType]
     ) -> FunctionType:
-        """The one resume function of a frame's code for a place, a layout and an inner resume function, which are the key."""
+        """The resume function of a frame's code for a key, which consists of a place, a layout and an inner resume function. It is made once."""
         full = (id(code), id(namespace), *key)
         found = self._resume_functions.get(full)
         if found is None:
@@ -64,7 +64,8 @@ class Family:
 
 
 class Families:
-    """The families that a function belongs to: one for each module that it was compiled for, one for calls without. `only`: of a resume function."""
+    """The families that a function belongs to: one for each module that it was compiled for, and one for calls without a module. A resume function belongs to
+    only one family, `only`."""
 
     def __init__(self, only: Family | None) -> None:
         self._is_one = only is not None
@@ -72,7 +73,7 @@ class Families:
         self._known: dict[int, tuple[weakref.ref[nn.Module], Family]] = {}
 
     def of(self, module: nn.Module | None) -> Family:
-        """The family of calls with a module, which goes with it, or of calls without."""
+        """The family for calls with this module, or for calls without one. A module's family is freed with the module."""
         if module is None or self._is_one:
             return self._without
         known = self._known.get(id(module))
@@ -89,18 +90,18 @@ class Families:
 
 
 class History:
-    """What one compiled function, or one resume function, has been through.
+    """What one compiled function, or one resume function, has learnt from its calls.
 
     Attributes:
-        changing: values that were different in so many calls that the next entries don't rest on what they are, by path, each with its latest change.
-        varying: the sizes of tensors, and the numbers, that were different in two calls, by path: they are symbolic in the next entries.
-        varying_since: the number of the first entry in which they are, by path.
-        names: what the program calls that which a resumed frame's state holds; for reports.
-        resumed_at: where the program goes on in a resume function, in the innermost frame; for reports.
+        changing: values that differed in so many calls that the next entries don't depend on them, by path, each with its latest change.
+        varying: the sizes of tensors, and the numbers, that differed in two calls, by path. They are symbolic in the next entries.
+        varying_since: the number of the first entry in which each of these is symbolic, by path.
+        names: the program's names for the values in a resumed frame's state; for reports.
+        resumed_at: for a resume function, the place in the innermost frame where the program continues; for reports.
         lessons: how often `changing` has grown.
-        learnt_at: the number of the first entry made since it last did.
-        limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
-        called: whether there has been a call.
+        learnt_at: the number of the first entry made after it last grew.
+        limits_reported, observed_by: the limits, and the program's modes, that have been reported.
+        called: whether the function has been called.
         preferred: entries that are tried before the others, although one of these would serve their calls too. No limit counts them.
         first_steps: entries of an optimizer's first step, which runs uncompiled, that have served a call.
     """
@@ -123,25 +124,25 @@ class History:
         self._lock = threading.Lock()
 
     def next_number(self) -> int:
-        """The number of the entry that is to be made, among all that the function ever had."""
+        """The number of the next entry, among all that the function ever had."""
         with self._lock:
             number = self.compiles
             self.compiles += 1
         return number
 
     def learn(self, changes: Iterable[Change]) -> None:
-        """Values were found to change from call to call."""
+        """Note values that change from call to call."""
         self.changing = {**self.changing, **{change.path: change for change in changes}}
         self.learnt_at = self.compiles
         self.lessons += 1
 
     def vary(self, found: Mapping[Path, Dimensions]) -> None:
-        """Sizes and numbers have been found to vary."""
+        """Note sizes and numbers that vary."""
         self.varying_since |= dict.fromkeys(found, self.compiles)
         self.varying = {**self.varying, **{path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}}
 
     def inherit(self, other: History, carried: Iterable[tuple[Path, Path]]) -> None:
-        """Take over what changes and varies in the function that this resume function continues. `carried`: (path here, path there)."""
+        """Take over the values that change and vary in the function that this resume function continues. `carried` has pairs (path here, path there)."""
         if other.changing:
             self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved(other.changing, carried)}}
         if other.varying:
@@ -164,7 +165,7 @@ class History:
 
 
 def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, T]]:
-    """What is known of values by their paths in one function, by their paths in another. `carried`: (new path, old path)."""
+    """Turn knowledge about values by their paths in one function into knowledge by their paths in another. `carried` has pairs (new path, old path)."""
     for new, old in carried:
         for path, what in known.items():
             if path[: len(old)] == old:
@@ -172,5 +173,5 @@ def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iter
 
 
 def with_more(known: Dimensions, found: Dimensions) -> Dimensions:
-    """All dimensions of a tensor that vary."""
+    """The dimensions of a tensor that vary, after more of them were found; None stands for a number."""
     return None if known is None or found is None else known | found

@@ -1,4 +1,4 @@
-"""What compiled code holds: whether it may be kept without keeping anything of the program's alive that the program itself has let go of."""
+"""Finds out what compiled code holds: it may be kept only if it doesn't keep objects alive that the program itself has released."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ COMPILERS = frozenset(sys.stdlib_module_names) | {
     "filelock", "framejit", "fsspec", "functorch", "jinja2", "mpmath", "networkx", "numpy", "optree", "packaging", "pybind11_builtins",
     "sympy", "torch", "torchgen", "triton", "typing_extensions",
 }  # fmt: skip
-"""Packages whose objects a compilation may make for itself: torch, what it needs, and framejit."""
+"""Packages of which a compilation creates objects itself: torch, the packages that torch needs, and framejit."""
 PLAIN = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType)))
-"""By identity: a class that this is asked for may have a metaclass with a `__hash__` of the program's."""
+"""Types whose values hold no objects, by id: a class that is looked up may have a metaclass with a `__hash__` of the program's own."""
 RUNNING = (types.FrameType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.TracebackType)
 MOST = 2_000_000
-"""Objects that are looked at: some hundreds for a small graph, tens of thousands where a backward is compiled."""
+"""The most objects that are looked at. A small graph has some hundreds, a compiled backward tens of thousands."""
 
 
 def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (), strict: bool = True) -> set[int] | None:
-    """Which of the objects `sought` are reached from the roots, by `id`; None where the program's own objects are.
+    """The ids of those objects in `sought` that are reached from the roots; None if objects of the program are reached.
 
-    Loaded modules, and what is found by its name in one, live anyway: neither counts, nor is it looked into. `known`: objects to be
-    passed by. Not `strict`: the program's objects are looked into as others are. Runs no code of the program's.
+    Loaded modules, and objects that are found in one by name, live anyway: they don't count, and aren't searched. Objects in `known` are skipped. Without
+    `strict`, the program's objects are searched like others. This runs no code of the program.
     """
     wanted = {id(value) for value in sought}
     seen = {id(value): value for value in known}
@@ -61,7 +61,7 @@ def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (
 
 
 def lives_anyway(value: Any) -> bool:
-    """Whether the value is a loaded module, its globals, a function or class found there by its name, or a logger: these have names too."""
+    """Whether a value lives without being held here: a loaded module, its globals, a function or class found there by name, or a logger."""
     cls = type(value)
     if issubclass(cls, logging.Logger):
         return True
@@ -80,7 +80,7 @@ def lives_anyway(value: Any) -> bool:
 
 
 def look_up_by_name(namespace: Any, qualname: str) -> Any:
-    """What a qualified name means in a namespace, looked up in plain dicts; None where it means nothing."""
+    """The object that a qualified name has in a namespace, looked up in plain dicts; None if there is none."""
     found: Any = None
     for name in qualname.split("."):
         found = namespace.get(name) if namespace is not None else None
@@ -95,9 +95,9 @@ def module_of(cls: type) -> str:
 
 
 def is_of_program(value: Any) -> bool:
-    """Whether the value is the program's, and would end when the program lets go of it.
+    """Whether a value is the program's, and would be freed when the program releases it.
 
-    A function that lives nowhere by its name is looked into instead: what a backend returns is mostly one.
+    A function that isn't found by name doesn't count, and is searched instead: a backend usually returns such a function.
     """
     cls = type(value)
     if cls is Reference:

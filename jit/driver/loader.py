@@ -17,21 +17,21 @@ from framejit.driver.upcalls import Upcalls
 from framejit.warning_filters import version_kept
 
 Fate = Literal["stays", "is preferred", "goes"]
-"""What becomes of an entry beside a newer one: it stays, it is tried before the newer one whenever that was used, or it goes."""
+"""What happens to an entry when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerProper:
-    """What the compiler offers to those who decide whether to compile.
+    """The functions of the compiler that the driver calls. They are passed as data, so that the driver needn't import the compiler.
 
     Attributes:
-        compile_call: the entry of a request. Raises Unsupported, BackendError, and what a signal handler raises.
-        adopt: an entry of another function's, made once more.
-        fate: what becomes of an entry beside a newer one, for calls that both serve; with the backend that they were made by.
-        run_uncompiled: an entry that runs every call uncompiled.
-        for_one_call: an entry that isn't kept, for a call that runs uncompiled; what decides about the functions that it calls.
-        leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
-        forget: forgets everything.
+        compile_call: makes the entry for a request. Raises Unsupported, BackendError, and what a signal handler raises.
+        adopt: makes an entry of another function again, for this one.
+        fate: decides what happens to an entry when a newer one serves its calls too; it is given the backend that both were made by.
+        run_uncompiled: makes an entry that runs every call uncompiled.
+        for_one_call: makes an entry that isn't kept, for a call that runs uncompiled; it is given what decides about the functions that the call calls.
+        leave: raises an error at the place where a resume function would have continued. Returns an entry for this one call if the program handles it.
+        forget: forgets everything; part of `reset()`.
     """
 
     compile_call: Callable[[CompileRequest], Entry]
@@ -47,20 +47,20 @@ _offered: CompilerProper | None = None
 
 
 def offer(proper: CompilerProper) -> None:
-    """Called by the compiler proper at the end of its import."""
+    """Store the functions of the compiler. The compiler calls this at the end of its import."""
     global _offered
     _offered = proper
 
 
 def loaded() -> CompilerProper | None:
-    """The compiler proper, if something has needed it yet."""
+    """The compiler's functions if the compiler has been loaded, otherwise None."""
     return _offered
 
 
 def compiler() -> CompilerProper:
-    """The compiler proper.
+    """The compiler's functions. The first call loads the compiler.
 
-    It is loaded on a thread of its own, which no Ctrl-C reaches: an import that is cut short leaves packages that can't be imported again.
+    It is loaded on a separate thread, which Ctrl-C doesn't reach: an interrupted import leaves packages that can't be imported again.
     """
     if _offered is None:
         loader = threading.Thread(target=_load, name="framejit-loader", daemon=True)

@@ -1,16 +1,16 @@
-"""Modes and tracers of the program that look at each operation as it happens: calls under them run uncompiled.
+"""Finds the program's modes and tracers that observe each operation as it happens. Calls under them run uncompiled.
 
-A graph has other operations than the program (none whose result nobody needs, views taken once, decompositions of a backend), and what a mode
-answers may have another shape or type than the trace has found. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
-`torch.fx.symbolic_trace` the program is what is looked at, not what was compiled of it. Entries made outside don't match there: they are guarded by
-the dispatch keys in force and by the types of what they use. Modes that see torch's functions are traced (graph/function_modes.py).
+A graph has other operations than the program: it drops operations whose results aren't needed, takes views once, and a backend decomposes operations. And
+a mode may return values of another shape or type than the trace has seen. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
+`torch.fx.symbolic_trace`, the uncompiled program runs. Entries made outside don't match there: they are guarded by the dispatch keys in force and by the
+types of the values that they use. Modes that see torch's functions are traced (graph/function_modes.py).
 
-Anomaly detection notes the line of the program at which each operator is called, and names the operator whose backward gives NaN. Of a graph it could
-say neither.
+Anomaly detection notes the line of the program at which each operator is called, and names the operator whose backward gives NaN. It could do neither for a
+graph.
 
-Inside the program's own `dual_level`, tensors may have tangents, of which no compiled code but the operators of a graph knows: so backends that compile a
-graph to anything else aren't asked. So it is inside the program's own `vmap` or `grad`, where what runs on tensors is the transform's too: other compiled
-code could not be transformed.
+Inside the program's own `dual_level`, tensors may have tangents. The operators of a graph compute with tangents, but other compiled code doesn't, so only
+backends that run the graph's own operators compile there. The same is true inside the program's own `vmap` or `grad`: operators are transformed when they
+run, and other compiled code could not be transformed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FORWARD_MODE = breaks.Observed("a dual_level of torch.autograd.forward_ad")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
 ANOMALY_DETECTION = breaks.Observed("anomaly detection")
 OF_THE_PROCESS = (TRACER_OF_FX, ANOMALY_DETECTION)
-"""Those that torch switches for all threads. AOTAutograd does so while it traces."""
+"""Observers that torch switches on for all threads. AOTAutograd does so while it traces."""
 
 
 def observer(runs_operators: bool) -> breaks.Observed | None:
-    """Why a call on this thread has to run uncompiled now, or None. `runs_operators`: what would be compiled are the operators of a graph, as they are."""
+    """The observer because of which a call on this thread must run uncompiled now, or None. `runs_operators`: the backend runs the graph's own operators."""
     if torch._C._len_torch_dispatch_stack():
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():
@@ -50,5 +50,5 @@ def observer(runs_operators: bool) -> breaks.Observed | None:
 
 
 def named(mode: object) -> str:
-    """The class of a mode, as the program names it."""
+    """The name of a mode's class, as the program writes it."""
     return type(mode).__qualname__

@@ -1,4 +1,4 @@
-"""What a user has asked `compile()` for."""
+"""`Options`, which holds the arguments of one `compile()`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from framejit.driver.declared import DeclaredShapes
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The arguments of `compile()`. `isolated`: share entries with no other compiled function. `dynamic`: whether sizes and numbers are symbolic: all,
-    none, or (None) those that vary. `shapes`: what was declared of the sizes of arguments."""
+    """The arguments of one `compile()`.
+
+    `isolated`: share entries with no other compiled function. `dynamic`: which sizes and numbers are symbolic: all (True), none (False), or those that
+    vary (None). `shapes`: the declared sizes of arguments.
+    """
 
     backend: Backend
     fullgraph: bool
@@ -34,7 +37,7 @@ class Options:
         return not self.backend.static_shapes and (self.config.automatic_dynamic if self.dynamic is None else self.dynamic)
 
     def same_as(self, other: Options) -> bool:
-        """Whether an entry made for one would be made alike for the other."""
+        """Whether both options lead to the same entries."""
         ours, theirs = self.backend, other.backend
         return (
             self.fullgraph == other.fullgraph
@@ -49,7 +52,7 @@ class Options:
 
 
 def are_alike(ours: Any, theirs: Any) -> bool:
-    """Whether two options of a backend mean the same: plain values that are equal, or the same object."""
+    """Whether two values of a backend's option mean the same: they are equal plain values, or the same object."""
     if type(ours) is not type(theirs):
         return False
     if isinstance(ours, dict):

@@ -1,4 +1,4 @@
-"""Whether a call that no entry matches may be compiled: what the stance, the limits and earlier lessons say."""
+"""Decides whether a call that no entry matches may be compiled, by the stance, by the limits, and by what earlier calls have taught."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from framejit.naming import short
 from framejit.reporting import recompiles
 
 FEW = 2
-"""Entries that are enough to tell that a value changes, in a family where one has been found to."""
+"""In a family that has learnt of one changing value, so many entries are enough to learn of another."""
 LESSONS = 4
 FAMILY_LESSONS = 16
-"""How often a resume function, and all of a family, may learn that values change: then calls over the limit run uncompiled."""
+"""How often a resume function, and all functions of a family together, may learn that values change. After that, calls over the limit run uncompiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be decided about: a call, and the function that it is made to.
+    """A call about which policy decides, and the function that is called.
 
     Attributes:
-        name: of the function or module, for reports.
+        name: the name of the function or module, for reports.
         module: the first argument of the call, if it is a module.
         resumed: whether the function is a resume function.
-        entries: all of the function's, the latest first.
-        own: those of them that were made for the module of this call (all, if it has none), without the preferred ones, which no limit counts.
+        entries: all entries of the function, the latest first.
+        own: the entries that were made for the module of this call (all entries, if it has none), without the preferred ones, which no limit counts.
     """
 
     name: str
@@ -51,9 +51,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to compile: yes, if `limit` is empty; else it is the limit that forbids it, as text, and `over` the entries that it counts.
+    """Whether to compile a call. If `limit` is empty, the call is compiled; otherwise `limit` names the limit that forbids it, and `over` has the entries that
+    the limit counts.
 
-    `cause`: why an entry is made although there are others; None for a first one.
+    `cause`: why an entry is made although there are others; None for a first entry.
     """
 
     cause: Change | None = None
@@ -79,7 +80,7 @@ def is_allowed(subject: Subject) -> bool:
 
 
 def decide(subject: Subject) -> Decision:
-    """Whether the limits let a call be compiled. On the way the function learns in which values its calls differ."""
+    """Decide by the limits whether a call is compiled. As a side effect, the function learns in which values its calls differ."""
     cause = None
     if subject.own:
         cause, limit = cause_of_new_entry(subject)
@@ -91,9 +92,9 @@ def decide(subject: Subject) -> Decision:
 
 
 def note_varying(subject: Subject) -> bool:
-    """Note in which sizes and numbers a call differs from those that the entries were made for, so that the next entry takes them as symbols.
+    """Note the sizes and numbers in which a call differs from the calls that the entries were made for, so that they are symbols in the next entry.
 
-    Whether there is anything new.
+    Returns whether there is anything new.
     """
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
@@ -119,7 +120,7 @@ def note_varying(subject: Subject) -> bool:
 
 
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
-    """Why another entry is made, and an empty text; or None, and as text the limit that forbids one."""
+    """The cause of another entry, and an empty text; or None and the text of the limit that forbids another entry."""
     settings, own, call = subject.options.config, subject.own, subject.call
     recent = recent_entries(subject)
     if subject.family.lessons and len(recent) >= FEW and learn(subject, recent):
@@ -135,17 +136,17 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
 
 
 def recent_entries(subject: Subject) -> list[Entry]:
-    """The function's own entries that were made with all that it has learnt."""
+    """The function's own entries that were made since it last learnt something."""
     return [entry for entry in subject.own if entry.spec.origin.number >= subject.history.learnt_at]
 
 
 def can_learn(subject: Subject) -> bool:
-    """Whether the function may still note of a value that it changes."""
+    """Whether the function may still learn that a value changes."""
     return subject.resumed and not subject.options.fullgraph and subject.history.lessons < LESSONS and subject.family.lessons < FAMILY_LESSONS
 
 
 def is_full(subject: Subject) -> bool:
-    """Whether a limit forbids another entry whatever the call is, which is known without a look at the guards of those that are there."""
+    """Whether a limit forbids another entry for any call. This is known without a look at the guards of the existing entries."""
     settings = subject.options.config
     if len(subject.entries) >= settings.accumulated_recompile_limit:
         return True
@@ -153,10 +154,11 @@ def is_full(subject: Subject) -> bool:
 
 
 def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
-    """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that. Whether another entry is worth making.
+    """Note the values that keep most entries from serving the call, so that the next entry serves all of their values. Returns whether another entry should
+    be made.
 
-    Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
-    kinds would be broken up at each operation. What has become symbolic has been tried as a symbol first.
+    Only resume functions learn this, that is, only about values that change while one call runs, in a loop. Otherwise a function that is called with many
+    different sizes would be split at each operation. Values that have become symbolic are tried as symbols first.
     """
     history, family = subject.history, subject.family
     if not can_learn(subject):
@@ -175,5 +177,5 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
 
 
 def limit_text(name: str, settings: config.Config) -> str:
-    """An option that limits recompilation, with its value."""
+    """The name of an option that limits recompiles, with its value."""
     return f"{name} ({getattr(settings, name)})"

@@ -1,4 +1,4 @@
-"""What looks at how calls end that run uncompiled: where a trace saw the program raise, the call is to end so."""
+"""Checks how calls end that run uncompiled: if a trace saw the program raise an exception, the call must raise it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from framejit.report import place
 
 
 class OutcomeCheck(Protocol):
-    """What looks at how a frame has ended that ran uncompiled, or at an exception that has left compiled code. `error` is None where it has returned.
-    Raises what is to be raised in place of that."""
+    """A callable that checks how a frame has ended which ran uncompiled, or an exception that has left compiled code. `error` is None if the frame has
+    returned. It may raise another exception instead.
+    """
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AfterFirstStep:
-    """For a frame with an optimizer's first step, of which no graph was made because that would run once."""
+    """The check for a frame with an optimizer's first step, which runs uncompiled because its graph would run only once."""
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
-        """The frame has ended. When it has done so twice, a graph pays."""
+        """Note that such a frame has ended. If that happens twice, it pays to compile first steps."""
         compiled.compile_callback.first_step_ran(compiled, entry)
 
 
 FROM_ANYWHERE = (MemoryError, RecursionError, FramejitError)
-"""Exceptions that any instruction may raise, whatever a trace has seen: framejit's own come out of functions that are compiled meanwhile."""
+"""Exceptions that any instruction may raise, whatever the trace has seen. framejit's own exceptions come from functions that are compiled meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The exception that a call is to end in. The runtime calls this when the frame has ended.
+    """The exception that a call is expected to raise. The runtime calls this object when the frame has ended.
 
     Attributes:
         reason: why the frame runs uncompiled.
-        stack: the user's frames where it was seen to raise, outermost first.
-        cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
-        certain: False where a handler of the program may keep the exception from leaving the frame.
-        computes: whether operators come before: on other data, which no guard is about, each of them may raise.
-        whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run uncompiled.
+        stack: the user's frames where the trace saw the exception, outermost first.
+        cls: the exact class of the exception; None for an operator's error, since only the real operator knows the class.
+        certain: False if a handler of the program may keep the exception from leaving the frame.
+        computes: whether operators run before the exception; with other data, about which there is no guard, each of them may raise.
+        whole: whether the program demands that the call is compiled in one piece, so that a frame which returns must not have run uncompiled.
     """
 
     reason: breaks.Break
@@ -53,12 +54,12 @@ class Prediction:
     whole: bool = False
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
-        """The frame of a call of `compiled` has returned (`error` is None) or raised. Raises what is to be raised in place of that."""
+        """Check how the frame of a call of `compiled` has ended: it has returned (`error` is None) or raised. This may raise another exception instead."""
         if error is None or not self.allows(error):
             compiled.compile_callback.refuted(self, compiled, error, entry)
 
     def allows(self, error: BaseException) -> bool:
-        """Whether a trace that expected this exception can have been right."""
+        """Whether the way in which the frame has ended is consistent with the prediction."""
         if self.cls is None or type(error) is self.cls or not self.certain:
             return True
         if self.computes and self.stack and innermost(error) != (self.stack[-1].filename, self.stack[-1].lineno):
@@ -67,11 +68,11 @@ class Prediction:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The key by which the predictions of one function are told apart."""
+        """A key that identifies a prediction among those of one function."""
         return self.reason.id, self.stack[-1].range if self.stack else None
 
     def against(self, error: BaseException | None) -> str:
-        """What was expected, and what has come, for the message."""
+        """The text of an error message: the exception that was expected, and what happened."""
         expected = str(self.reason) if self.cls is None else f"it would raise {classes.qualname(self.cls)}"
         where = f" at {place(self.stack)}" if self.stack else ""
         came = "it returned" if error is None else f"it raised {type(error).__qualname__}: {error}"
@@ -79,7 +80,7 @@ class Prediction:
 
 
 def innermost(error: BaseException) -> tuple[str, int] | None:
-    """The file and line that an exception was raised at."""
+    """The file and line at which an exception was raised."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -87,7 +88,7 @@ def innermost(error: BaseException) -> tuple[str, int] | None:
 
 
 def comes_from_signal(traceback: TracebackType | None) -> bool:
-    """Whether an exception was raised in a handler of the program for signals."""
+    """Whether an exception was raised in one of the program's signal handlers."""
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
     codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers if callable(handler)]
     while traceback is not None:

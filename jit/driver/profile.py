@@ -1,4 +1,4 @@
-"""Profiles: which sizes and numbers have varied in which functions, as a file that a later process begins with."""
+"""Profiles: files that tell a later process which sizes and numbers have varied in which functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _read_from: set[str] = set()
 
 
 def apply(subject: Subject) -> None:
-    """Have a function that has no entry yet begin with what profiles say of it. Warns where FRAMEJIT_PROFILE names no profile."""
+    """Give a function that has no entry yet what profiles say about it. Warns if FRAMEJIT_PROFILE names something that isn't a profile."""
     named = config.current().profile
     if named and named not in _read_from:
         _read_from.add(named)
@@ -42,18 +42,18 @@ def apply(subject: Subject) -> None:
 
 
 def note(subject: Subject) -> None:
-    """Note for profiles what has been found to vary in a function."""
+    """Note the sizes and numbers that vary in a function, so that `save` writes them."""
     merge(_learnt.setdefault(name_of(subject), {}), subject.history.varying)
 
 
 def merge(known: Varying, found: Mapping[Path, Dimensions]) -> None:
-    """Add to what is known to vary in a function."""
+    """Add the sizes and numbers in `found` to those that are known to vary in a function."""
     for path, dimensions in found.items():
         known[path] = with_more(known.get(path, NONE), dimensions)
 
 
 def name_of(subject: Subject) -> str:
-    """What a function is called in profiles: functions that have this in common share what is known of them."""
+    """The name of a function in profiles. Functions with the same name share what is known about them."""
     function, code = subject.call.function, home(subject.call.function, subject.call.locals[0] if subject.call.locals else None)
     return f"{subject.name}, {function.__qualname__} ({os.path.basename(code.co_filename)})"
 
@@ -77,7 +77,7 @@ def save(path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> None:
-    """Read a file, in addition to those read before. Raises ConfigError for a file that can't be read, or is no profile; nothing is loaded of it then."""
+    """Read a file, in addition to those read before. If it can't be read, or isn't a profile, this raises ConfigError and loads nothing."""
     try:
         read = json.loads(File(path).read_text(encoding="utf-8"))
         if read["framejit_profile"] != VERSION:
@@ -92,7 +92,7 @@ def load(path: str | os.PathLike[str]) -> None:
 
 
 def encoded(varying: Mapping[Path, Dimensions]) -> Iterator[Any]:
-    """What varies, as JSON has it: the steps and the dimensions, None for a number. What is found by its identity is left out."""
+    """Encode what varies for JSON: the steps of each path, and the dimensions, or None for a number. Paths through an object's identity are left out."""
     for path, dimensions in varying.items():
         steps = [encoded_step(kind, key) for kind, key in path]
         if None not in steps:

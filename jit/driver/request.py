@@ -1,4 +1,4 @@
-"""What the compiler proper is asked for: one call of one function, and on whose behalf."""
+"""`CompileRequest`, which the driver passes to the compiler: one call of one function, and all that is known about the function."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Origin:
     """Why an entry was made.
 
     Attributes:
-        number: of the entry, among those that its function ever had.
-        cause: what the entry is put down to, if it was made although there were others.
-        module: the module that was the first argument of the call, if one was; held weakly.
-        adopted: whether it is an entry of another function's, made once more.
+        number: the number of the entry, among all that its function ever had.
+        cause: why no earlier entry matched, if there were any.
+        module: the module that was the first argument of the call, if there was one; held weakly.
+        adopted: whether the entry was made from another function's entry.
     """
 
     number: int = 0
@@ -38,12 +38,12 @@ class Origin:
     adopted: bool = False
 
     def is_for(self, module: nn.Module | None) -> bool:
-        """Whether the entry was made for calls with this module, or for no module in particular; without a module, whether for any calls."""
+        """Whether the entry was made for calls with this module, or for no particular module. Without a module, this is always true."""
         return module is None or self.module is None or self.module() is module
 
 
 Carried = Iterable[tuple[Path, Path]]
-"""Where a resume function finds in its state what had a source in the function before it: (new path, old path)."""
+"""For values in a resume function's state that had a source in the function before it: pairs (new path, old path)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class CompileRequest:
     Attributes:
         args: the frame's raw argument slots, MISSING where unset.
         family: what the function and its resume functions have made so far.
-        changing: by path, the values whose contents the entry must not rest on.
-        dynamic: which sizes and numbers are to be symbolic.
-        names: what reports call that which the state of a resumed frame holds.
-        origin: what is to be said of the new entry.
-        resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
-        upcall_use: of a function that native code calls.
-        left_to_autograd: why the graph has another backend than the program has asked for, in words; None if it hasn't.
-        resume: makes the CompiledFunction of a resume function, given that, the break before it, where it goes on, what it finds of ours, the names in
-            its state, and the numbers in it that depend on data.
+        changing: the values on whose contents the entry must not depend, by path.
+        dynamic: the sizes and numbers that are symbolic.
+        names: names for the values in a resumed frame's state, for reports.
+        origin: why the new entry is made.
+        resumed_after: for a resume function, the first graph break that led to it; None for a call by the user.
+        upcall_use: set for a function that native code calls.
+        left_to_autograd: why the graph has another backend than the program has asked for, in words; None if it has that backend.
+        resume: makes the CompiledFunction of a resume function. It is given the function, the break before it, the place where it continues, the paths of
+            values that it has in common with this function, the names in its state, and the numbers in its state that depend on data.
     """
 
     function: FunctionType

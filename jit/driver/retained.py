@@ -1,8 +1,8 @@
-"""Entries outlive the compiled function that they were made for: they wait for the next `compile` of the function or of its code.
+"""Keeps the entries of a compiled function that is gone for the next `compile` of the function or of its code.
 
-A record holds the entries of a CompiledFunction that is gone, with all that its Compiler has learnt. It goes with what they were made for:
-with the code, with the objects that their guards compare with, and with a backend that the program has made. Entries that hold anything of the
-program's are not kept at all (holdings.py): nothing would show the garbage collector that they hang on the function.
+A record holds the entries of the CompiledFunction, with all that its Compiler has learnt. It is freed with the code that the entries were made for, with
+an object that their guards compare with, or with a backend that the program has made. Entries that hold objects of the program are not kept at all
+(holdings.py): the garbage collector couldn't see that they belong to the function.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from framejit.errors import BackendError
 from framejit.guards.source import module_of_globals
 
 MOST = 64
-"""Records of one code object: closures made again have one each."""
+"""The most records of one code object. If a closure is made again and again, each has a record."""
 
 _lock = threading.RLock()  # a record may end, or begin, whenever the garbage collector runs
 _records: dict[int, list[RetainedEntries]] = {}
 
 
 class RetainedEntries:
-    """The entries of one compiled function that is gone. `compiler`: its driver.callback.Compiler, which the next compiled function takes over."""
+    """The entries of one compiled function that is gone, and its `compiler` (driver.callback.Compiler), which the next compiled function takes over."""
 
     def __init__(self, compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...], anchors: list[Any]) -> None:
         self.compiler = compiler
@@ -49,9 +49,9 @@ class RetainedEntries:
                     self._references.append(weakref.ref(value, gone))
 
     def serves(self, function: types.FunctionType, options: Any) -> bool:
-        """Whether a new compiled function of this function may take over what the old one left.
+        """Whether a new compiled function of this function may take over the entries.
 
-        A function made again from the same code is the same function where it has no cells. Where it has, it may still share the entries.
+        Two functions with the same code and without cells are the same. With cells, they may still share entries.
         """
         before = self.function()
         alike = before is function or (before is None and self.bare and function.__closure__ is None and options.shareable)
@@ -59,7 +59,7 @@ class RetainedEntries:
 
 
 def retain(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
-    """The compiled function of this compiler is gone. `entries`: those that it had."""
+    """Keep the `entries` of a compiled function that is gone, if that is possible."""
     entries = tuple(entry for entry in entries if entry.tree.alive)
     if sys.is_finalizing() or not any(is_own(entry) for entry in entries):
         return
@@ -78,19 +78,19 @@ def retain(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ..
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether the entry was made for the function that had it, and not taken over from another one's."""
+    """Whether an entry was made for its own function, and not from another function's entry."""
     return entry.spec is not None and not entry.spec.origin.adopted
 
 
 def anchors_of(function: types.FunctionType) -> list[Any]:
-    """The objects with which what was compiled for a function may go, the best first: its code, and, as resume functions hold that, the
-    module's function that the code belongs to, or else the function itself.
+    """The objects with which a record may be freed, the best first: the function's code; then, since resume functions hold that, the function of a loaded
+    module in which the code is, or else the function itself.
     """
     return [function.__code__, outermost(function), function]
 
 
 def choose(candidates: list[Any], roots: list[Any], backend: Any) -> int | None:
-    """The number of the first candidate that the roots don't lead to; None where they must not be kept."""
+    """The number of the first candidate that isn't reached from the roots; None if the roots must not be kept."""
     sought = [candidate for candidate in (*candidates, backend) if candidate is not None]
     reached = survey(roots, sought)
     if reached is None or (backend is not None and id(backend) in reached):
@@ -99,7 +99,7 @@ def choose(candidates: list[Any], roots: list[Any], backend: Any) -> int | None:
 
 
 def outermost(function: types.FunctionType) -> types.FunctionType | None:
-    """The function of a loaded module, or of a class there, in whose code the function's code is; None where there is none."""
+    """The function of a loaded module, or of a class there, whose code contains the function's code; None if there is none."""
     if module_of_globals(function.__globals__) is None:
         return None
     found = look_up_by_name(function.__globals__, function.__qualname__.partition(".<locals>")[0])
@@ -107,12 +107,12 @@ def outermost(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def contains(outer: types.CodeType, inner: types.CodeType) -> bool:
-    """Whether code is, or has somewhere among its constants, other code."""
+    """Whether `inner` is the code `outer`, or is somewhere among its constants."""
     return outer is inner or any(contains(value, inner) for value in outer.co_consts if type(value) is types.CodeType)
 
 
 def take(function: types.FunctionType, options: Any) -> RetainedEntries | None:
-    """The record with which a new compiled function begins. It is the caller's from then on."""
+    """Remove and return a record with which a new compiled function can begin; None if there is none."""
     with _lock:
         known = _records.get(id(function.__code__), [])
         record = next((record for record in known if record.serves(function, options)), None)
@@ -129,7 +129,7 @@ def clear() -> None:
 
 
 def _end(reference: weakref.ref[RetainedEntries], gone: Any) -> None:
-    """Something that the record hangs on is gone."""
+    """Drop a record, since an object with which it is freed is gone."""
     record = reference()
     if record is not None:
         with _lock:
@@ -141,7 +141,7 @@ def _end(reference: weakref.ref[RetainedEntries], gone: Any) -> None:
 
 
 def _remove(reference: weakref.ref[RetainedEntries], gone_entry: weakref.ref[Entry], gone: Any) -> None:
-    """Something that an entry's guards compare with is gone: it will never match again."""
+    """Drop an entry, since an object that its guards compare with is gone, so that it will never match again."""
     record, entry = reference(), gone_entry()
     if record is not None and entry in record.entries:
         record.entries.remove(entry)
@@ -153,7 +153,7 @@ def _remove(reference: weakref.ref[RetainedEntries], gone_entry: weakref.ref[Ent
 
 
 class WeakBackend:
-    """A backend's function, held weakly: what was compiled with it may be there longer."""
+    """A weak reference to a backend's function, since entries that were compiled with it may live longer."""
 
     def __init__(self, function: Any) -> None:
         self.function = weakref.ref(function)
@@ -166,7 +166,7 @@ class WeakBackend:
 
 
 def weakly(backend: Backend) -> tuple[Backend, Any]:
-    """The backend as compilers hold it, and the function that they hold beside it while they are in use; None for one that is always there."""
+    """The backend with a weak reference to its function, and the function itself, which a compiler holds while it is in use (None for built-in backends)."""
     call = backend.call
     if isinstance(call, (WeakBackend, types.MethodType)) or not type(call).__weakrefoffset__ or lives_anyway(call):
         return backend, None
@@ -176,10 +176,10 @@ def weakly(backend: Backend) -> tuple[Backend, Any]:
 
 
 def function_of(backend: Backend) -> Any:
-    """The function that the backend runs."""
+    """The function of a backend, also if the backend has only a weak reference to it."""
     return backend.call.function() if isinstance(backend.call, WeakBackend) else backend.call
 
 
 def strongly(backend: Backend) -> Backend:
-    """The backend as `compile` takes it."""
+    """The backend as `compile` takes it, with a strong reference to its function."""
     return replace(backend, call=function_of(backend))

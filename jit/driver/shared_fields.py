@@ -1,4 +1,4 @@
-"""Fields beside `__dict__` (those that `__slots__` names), which a compiled module and its original share: the compiled module asks the original."""
+"""Lets a compiled module share the fields of its original that aren't in `__dict__` (those that `__slots__` names): it reads and writes the original's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from framejit import classes
 
 ASKED = "__framejit_asked__"
-"""The field of a compiled module that holds the module to ask; there is none where `__dict__` is all that objects of the class hold."""
+"""The name of the field in which a compiled module holds its original. If objects of the class have nothing but a `__dict__`, there is no such field."""
 
 
 def shared_fields(cls: type) -> dict[str, Any]:
-    """What a subclass of a module's class defines so that its objects share the fields of another object of the class."""
+    """The attributes that a subclass of a module's class defines, so that its objects share the fields of another object of the class."""
     named = {name for base in classes.mro(cls) for name, value in classes.class_dict(base).items() if type(value) is MemberDescriptorType}
     forwarded = {name: _asking(name) for name in sorted(named - {ASKED}) if type(classes.lookup(cls, name)) is MemberDescriptorType}
     return {**forwarded, "__slots__": (ASKED,) if forwarded else ()}

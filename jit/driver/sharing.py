@@ -1,4 +1,4 @@
-"""Which compiled functions share entries: those of one code object, compiled with the same options."""
+"""Lets compiled functions share entries if they have the same code object and were compiled with the same options."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from framejit._runtime import Entry
 from framejit.torch_function_stack import in_force
 
 TRIES = 64
-"""Entries of other functions that a call without an entry of its own is tried on, the newest first."""
+"""The most entries of other functions that are tried for a call, the newest first."""
 
 _lock = threading.Lock()
 _pools: dict[int, list[weakref.ref[Pool]]] = {}
 
 
 class Pool:
-    """The entries made for functions of one code object, one namespace and the same options: closures made in a loop, bound methods.
+    """The entries of all functions with one code object, one namespace and the same options, such as closures made in a loop, or bound methods.
 
-    An entry says by its guards which calls it fits, and closure cells, defaults and `self` are part of the call. It lives as long as one of
-    the functions has it, or a record of one that is gone (retained.py).
+    An entry's guards decide which calls it fits, and closure cells, defaults and `self` are part of the call. An entry lives as long as one of the functions
+    has it, or the record of a function that is gone (retained.py).
     """
 
     def __init__(self, function: Any, options: Any) -> None:
@@ -33,7 +33,7 @@ class Pool:
         self._entries: list[weakref.ref[Entry]] = []
 
     def serves(self, function: Any, options: Any) -> bool:
-        """Whether nothing but guarded facts tells a call of the function from calls that the entries were made for."""
+        """Whether calls of a function differ from the calls that the entries were made for only in facts that are guarded."""
         return (
             function.__code__ is self.code()
             and function.__globals__ is self.globals
@@ -42,26 +42,26 @@ class Pool:
         )
 
     def add(self, entry: Entry) -> None:
-        """An entry was made."""
+        """Add a new entry."""
         with _lock:
             self._entries = [known for known in self._entries if known() is not None]
             self._entries.append(weakref.ref(entry))
 
     def entries(self) -> list[Entry]:
-        """The entries that are alive, the newest first."""
+        """The entries that still exist, the newest first."""
         with _lock:
             found = [known() for known in reversed(self._entries)]
         return [entry for entry in found if entry is not None]
 
     def find(self, function: types.FunctionType, args: tuple[Any, ...], own: tuple[Entry, ...]) -> Entry | None:
-        """An entry that matches the call and is none of its `own`."""
+        """An entry that matches the call, other than the function's `own` entries."""
         others = [entry for entry in self.entries() if entry not in own][:TRIES]
         with in_force():
             return next((entry for entry in others if entry.tree.match(args, function) is not None), None)
 
 
 def pool_of(function: types.FunctionType, options: Any) -> Pool:
-    """The pool of a function's code object. It lives as long as somebody holds it."""
+    """The pool of a function's code object for these options. It lives as long as something refers to it."""
     with _lock:
         known = _pools.setdefault(id(function.__code__), [])
         for reference in known:

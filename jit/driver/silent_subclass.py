@@ -1,4 +1,4 @@
-"""Subclasses that a program doesn't hear of: no `__new__` of a metaclass and no `__init_subclass__` runs, so that registries get no second entry."""
+"""Makes subclasses without running `__new__` of a metaclass or `__init_subclass__`, so that a program's registries of classes don't get a second entry."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _abc_init: Any = getattr(abc, "_abc_init", None)
 
 
 class Blank:
-    """A base whose objects hold nothing."""
+    """A base class without fields."""
 
     __slots__ = ()
 
 
 def silent_subclass(cls: type, namespace: dict[str, Any]) -> type:
-    """A subclass of a class, with its name and metaclass, and with this namespace. Raises BadArgument where objects have a layout that it can't have."""
+    """A subclass of a class, with the same name and metaclass, and with this namespace. Raises BadArgument if the layout of the objects doesn't allow that."""
     steps = steps_of(cls)
     builtin = next((step for step in steps if not classes.flags(step) & classes.HEAP_TYPE), None)
     try:
@@ -37,11 +37,11 @@ def silent_subclass(cls: type, namespace: dict[str, Any]) -> type:
 
 
 def type_below(cls: type, steps: list[type], namespace: dict[str, Any]) -> type:
-    """A class that is made as a subclass of a twin of `cls`, and put below `cls` then.
+    """A class that is made as a subclass of a twin of `cls`, and then becomes a subclass of `cls` itself.
 
-    CPython allows that for two classes which add the same fields to the same base (Objects/typeobject.c: compatible_for_assignment); where `abc.ABC` or
-    a class with `__slots__` comes first, that is the base. So each step by which the layout of objects grows has a twin, which is put below the base
-    of what it stands for. Raises TypeError where a twin isn't like enough.
+    CPython allows such a change of `__bases__` for two classes that add the same fields to the same base (Objects/typeobject.c:
+    compatible_for_assignment); if `abc.ABC` or a class with `__slots__` comes first, that is the base. So each class that adds fields gets a twin, which
+    then becomes a subclass of the base of the class that it imitates. Raises TypeError if a twin isn't similar enough.
     """
     twins: list[Any] = [object if _base(steps[0]) is object else Blank]
     for step in steps:
@@ -57,7 +57,7 @@ def type_below(cls: type, steps: list[type], namespace: dict[str, Any]) -> type:
 
 
 def steps_of(cls: type) -> list[type]:
-    """The classes, from the base of all on, that add fields to the objects of their base."""
+    """Those classes among the bases of a class that add fields to the objects of their base, beginning with the outermost base."""
     steps: list[type] = []
     while cls is not object:
         base = _base(cls)

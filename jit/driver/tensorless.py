@@ -1,10 +1,10 @@
-"""Which functions compute no tensors, by what their code names: those that draw numbers, arrange lists and compute with NumPy.
+"""Finds functions that compute no tensors, by the names in their code: functions that draw numbers, arrange lists or compute with NumPy.
 
     def spans(length, p):
         return np.random.choice(np.arange(length), int(p * length + np.random.rand()), replace=False)
 
-A graph break in the middle of one is best taken at its call, which then runs natively: its pieces would be graphs without a tensor. The
-answer decides about speed alone, for code runs natively as it does in eager, so nothing that is looked at here is guarded.
+If there is a graph break inside such a function, it is better to break at its call, which then runs natively: the pieces of the function would be graphs
+without tensors. The answer matters only for speed, since native code runs as in eager, so nothing that is read here is guarded.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from framejit import classes
 from framejit.bytecode.decode import decode
 
 MOST_CALLS = 8
-"""So deep are functions followed into those that they name."""
+"""At most so many functions are looked at in one search."""
 FEW = 16
 """The most items of a container that are looked at."""
 HARMLESS_PACKAGES = (frozenset(sys.stdlib_module_names) | {"numpy"}) - {"importlib"}
-"""Packages whose functions compute no tensors, and call no code that does, unless it is handed to them."""
+"""Packages whose functions compute no tensors, and call no code that does, unless it is passed to them."""
 ATOMS = (type(None), bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device, np.ndarray, np.generic, np.dtype)
 USES = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF")
-"""Instructions that do something with what a variable holds."""
+"""Instructions that use the value of a variable."""
 CONTAINERS = (list, tuple, set, frozenset, torch.Size)
 ITERATORS: tuple[type, ...] = (type(iter(range(0))), type(iter(())), type(iter([])), enumerate, zip)
-"""Iterators of whose items nothing is known without a step."""
+"""Types of iterators whose items can't be seen without taking them."""
 
 
 Owners = Mapping[str, Any]
-"""By the name of a variable, an object of which code only reads attributes, and calls methods."""
+"""For the names of variables, objects of which code only reads attributes and calls methods."""
 NONE: Owners = {}
 
 
 def is_tensorless(function: FunctionType, receiver: Any = None) -> bool:
-    """Whether a function, and what it calls, computes no tensors. `receiver`: the object whose method it is."""
+    """Whether a function, and the functions that it calls, compute no tensors. `receiver`: the object whose method it is."""
     owners = NONE if receiver is None else {function.__code__.co_varnames[0]: receiver}
     return _Look().function(function.__code__, function.__globals__, function.__closure__ or (), owners)
 
 
 def is_tensorless_code(code: CodeType, namespace: dict[str, Any], owners: Owners) -> bool:
-    """Whether code with these globals computes no tensors. `owners`: what lies in its variables and cells, but for plain values."""
+    """Whether code with these globals computes no tensors. `owners`: the objects in its variables and cells, without plain values."""
     return _Look().function(code, namespace, (), owners)
 
 
 def is_plain(value: Any, steps: int = 3) -> bool:
-    """Whether a value is a number, a text, an array, or a container of such."""
+    """Whether a value is a number, a string, an array, or a container of such values."""
     cls = type(value)
     if issubclass(cls, ATOMS):
         return True
@@ -65,7 +65,7 @@ def is_plain(value: Any, steps: int = 3) -> bool:
 
 
 class _Look:
-    """One look at a function and those that it leads to."""
+    """The state of one search through a function and the functions that it calls."""
 
     def __init__(self) -> None:
         self.seen: set[tuple[int, ...]] = set()
@@ -93,7 +93,7 @@ class _Look:
             return True
 
     def value(self, value: Any) -> bool:
-        """Whether a value that code names leads to no tensors."""
+        """Whether the use of a value, which code names, can't compute tensors."""
         cls = type(value)
         if cls is FunctionType:
             return is_harmless(value.__module__) or self.function(value.__code__, value.__globals__, value.__closure__ or (), NONE)
@@ -104,7 +104,8 @@ class _Look:
         return is_plain(value) or (not issubclass(cls, torch.Tensor) and is_harmless(classes.module(cls)) and not is_container(cls))
 
     def attribute(self, owner: Any, name: str) -> bool:
-        """Whether an attribute of an object, if it has one of this name, is no tensor, and a method that computes none. Of classes, that isn't known."""
+        """Whether an attribute of an object isn't a tensor, nor a method that computes tensors; also true if the object has no such attribute. For classes
+        this isn't known."""
         cls = type(owner)
         if issubclass(cls, type):
             return False
@@ -122,7 +123,7 @@ class _Look:
 
 
 def getattr_static(owner: Any, table: str) -> Any:
-    """A dict of an instance's: its `__dict__`, or one that lies there, as modules have them. A class has none in this sense."""
+    """A dict of an instance: its `__dict__`, or a dict in there with this name, such as `_parameters` of modules. A class has none."""
     if not classes.dictoffset(type(owner)) or issubclass(type(owner), type):
         return None
     try:
@@ -133,7 +134,7 @@ def getattr_static(owner: Any, table: str) -> Any:
 
 
 def is_harmless(module: Any) -> bool:
-    """Whether a module's name is that of one whose functions compute no tensors."""
+    """Whether a module with this name belongs to a package whose functions compute no tensors."""
     return isinstance(module, str) and module.partition(".")[0] in HARMLESS_PACKAGES
 
 
@@ -142,7 +143,7 @@ def is_container(cls: type) -> bool:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of those that it makes."""
+    """The code of a function, and of all functions that are defined inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -150,13 +151,13 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """The globals and attributes that the code of a function, and of those that it makes, names."""
+    """The names of globals and attributes in the code of a function, and of all functions that are defined inside it."""
     for each in codes_in(code):
         yield from each.co_names
 
 
 def reads_attributes_only(code: CodeType, name: str) -> bool:
-    """Whether code does nothing with a variable but to read attributes of it, in the functions that it makes too."""
+    """Whether code only reads attributes of a variable, also in functions that are defined inside it."""
     for each in codes_in(code):
         decoded = decode(each)
         for instruction, following in zip(decoded.instructions, decoded.instructions[1:]):

@@ -1,4 +1,4 @@
-"""`torch.compiler.set_stance`, which programs and libraries call for torch.compile: framejit does as it says too."""
+"""Reads the stance that programs and libraries set with `torch.compiler.set_stance`, so that framejit follows it too."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from framejit._runtime import set_watched_eager, watch
 MODULE = "torch._dynamo.eval_frame"
 VARIABLE = "_stance"
 NEAREST = {"aot_eager_then_compile": "eager_then_compile"}
-"""Stances of torch's that have no equal here."""
+"""For torch's stances that framejit doesn't have, the nearest one."""
 
 
 def _setting() -> Any:
-    """torch's own record of the stance: its name, whether to check guards at all, and a backend for everything. None before it is loaded."""
+    """torch's own record of the stance: its name, whether guards are checked at all, and a backend for everything. None if the module isn't loaded yet."""
     module = sys.modules.get(MODULE)
     return None if module is None else module.__dict__.get(VARIABLE)
 
 
 def current() -> str:
-    """What torch has been told, as a stance of ours."""
+    """The framejit stance that corresponds to torch's current one."""
     name = getattr(_setting(), "stance", "default")
     name = NEAREST.get(name, name)
     return name if name in stance.STANCES else "default"
 
 
 def look() -> None:
-    """Tell the runtime what torch has been told, and have this called again when that may have changed."""
+    """Pass torch's stance on to the runtime, and arrange that this is called again when the stance may have changed."""
     module = sys.modules.get(MODULE)
     if module is None:
         watch(look, sys.modules)

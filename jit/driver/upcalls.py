@@ -1,9 +1,9 @@
-"""Which upcalls are compiled. An upcall is a call of a Python function by native code that runs at a graph break, as `sort` calls its key.
+"""Decides which upcalls are compiled. An upcall is a call of a Python function by native code that runs at a graph break, as `sort` calls its key.
 
-Compiled are the user's functions, and of those the ones that work on tensors.
+The user's functions are compiled if they work on tensors.
 
-`kind_of` says what never changes for a function, `reaches_tensors` looks at one call: a function that native code calls thousands of
-times without a tensor in sight must cost neither a compilation nor a long look.
+`kind_of` gives the part of the answer that never changes for a function, and `reaches_tensors` looks at one call. A function that native code calls
+thousands of times without tensors must cost neither a compilation nor a long search.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, O
 from framejit.library import kind_of as kind_of_code
 
 HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
-"""Inside these, torch's dispatcher is in a state of its own."""
+"""Names of methods that torch's dispatcher calls. While they run, the dispatcher is in a special state."""
 FEW = 8
 """The most items of a container, and attributes of an object, that are looked at."""
 MOST = 256
-"""Functions compiled for the upcalls of one compiled function: code that a program makes as it runs must not pile up."""
+"""The most functions that are compiled for the upcalls of one compiled function, so that code which a program generates as it runs doesn't pile up."""
 
 
 class Upcalls:
     """Decides how functions run that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
 
-    A compiled function and all that it leads to share one. `compile` makes a CompiledFunction of a function. `compile_beyond`: of one that is called by
-    a frame that a limit of recompilations forbids to compile; None where this is for such functions only.
+    A compiled function and all functions compiled because of it share one object. `compile` makes a CompiledFunction of a function. `compile_beyond` does so
+    for a function that is called by a frame which a limit forbids to compile; it is None if the object is only for such functions.
     """
 
     def __init__(self, compile: Callable[[FunctionType, Upcalls], Any], compile_beyond: Callable[[FunctionType, Upcalls], Any] | None = None) -> None:
@@ -43,13 +43,13 @@ class Upcalls:
         self._compile_beyond = compile_beyond
         self._beyond: Upcalls | None = None
         self._passed_over: set[CodeType] = set()
-        """The code of functions that have reached a limit: they aren't to be compiled any more."""
+        """The code of functions that have reached a limit, so that they aren't compiled any more."""
         self.compiled: dict[Any, int] = {}
-        """The CompiledFunctions that `compile` has made, with how often the entries of each had run when there was last no room."""
+        """The CompiledFunctions that `compile` has made, and for each, how often its entries had run when there was last no room for more."""
         self.refused = 0
 
     def beyond_limits(self, code: CodeType) -> Upcalls:
-        """What decides about the functions that a frame of this code calls, which has been compiled as often as a limit allows."""
+        """The Upcalls object for functions that a frame of this code calls, after the code was compiled as often as a limit allows."""
         if self._compile_beyond is None:
             found = self
         else:
@@ -58,7 +58,8 @@ class Upcalls:
         return found
 
     def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
-        """A CompiledFunction for all functions of this code; NEVER, OPAQUE; or None: not this time."""
+        """How a function runs: as a CompiledFunction, which serves all functions of its code; NEVER or OPAQUE (see `kind_of`); or None if it runs
+        uncompiled this time."""
         kind = kind_of(function)
         if kind is not None:
             return kind
@@ -74,7 +75,7 @@ class Upcalls:
         return compiled
 
     def _has_room(self) -> bool:
-        """Whether there is room for one more. From time to time, those that have not run for long make some."""
+        """Whether there is room for one more CompiledFunction. From time to time, those that haven't run for long are dropped to make room."""
         if len(self.compiled) >= MOST:
             self.refused += 1
             if self.refused < MOST:
@@ -87,24 +88,24 @@ class Upcalls:
 
 
 MOST_IDLE = 3
-"""After so many traces without a tensor operation, a function that native code calls runs uncompiled for good."""
+"""After so many traces without a tensor operation, a function that native code calls always runs uncompiled."""
 
 
 class UpcallUse:
-    """What compiling one function that native code calls has come to."""
+    """Notes whether it paid to compile a function that native code calls."""
 
     def __init__(self) -> None:
         self.graphs = 0
         self.idle = 0
-        """Traces without a graph that came to the function's end."""
+        """The number of traces that reached the function's end without a graph."""
 
     def note(self, graph: bool, ends: bool) -> None:
-        """A trace is done."""
+        """Note the result of a trace."""
         self.graphs += graph
         self.idle += ends and not graph
 
     def is_idle(self) -> bool:
-        """Whether the function has shown that it has nothing for a graph."""
+        """Whether so many traces had no tensor operation that the function isn't compiled any more."""
         return self.idle >= MOST_IDLE and not self.graphs
 
     def forget(self) -> None:
@@ -113,7 +114,7 @@ class UpcallUse:
 
 
 def kind_of(function: FunctionType) -> int | None:
-    """NEVER: calls of it are not compiled; OPAQUE: nor is anything that they call; None: it may be worth it."""
+    """NEVER if calls of a function are not compiled, OPAQUE if everything that they call isn't compiled either, None if it may pay to compile it."""
     code = function.__code__
     filename = code.co_filename
     if filename.startswith(TORCH):
@@ -128,14 +129,14 @@ def kind_of(function: FunctionType) -> int | None:
 
 
 def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
-    """Whether tensors, modules or torch's functions are within reach of a call: in its arguments, cells and globals. Runs no user code."""
+    """Whether a call can reach tensors, modules or torch's functions through its arguments, cells and globals. This runs no user code."""
     if any(type(arg) is re.Match for arg in args):
         return False
     return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
 
 
 def is_tensorless(function: FunctionType, args: tuple[Any, ...]) -> bool:
-    """Whether a call computes no tensors although some are within its reach: a method that reads only numbers of its module."""
+    """Whether a call computes no tensors although it can reach some, like a method that reads only numbers of its module."""
     code = function.__code__
     held = dict(zip(code.co_varnames, args))
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -146,7 +147,7 @@ def is_tensorless(function: FunctionType, args: tuple[Any, ...]) -> bool:
 
 
 def named(function: FunctionType) -> Iterator[Any]:
-    """The values of the function's cells and of the globals that it names."""
+    """The values of a function's cells, and of the globals that its code names."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty one
             yield cell.cell_contents
@@ -157,7 +158,7 @@ def named(function: FunctionType) -> Iterator[Any]:
 
 
 def is_of_torch(value: Any) -> bool:
-    """A tensor or module, within a few steps, or something that torch itself defines."""
+    """Whether a value is a tensor or module, holds one within a few steps, or is defined by torch itself."""
     cls = type(value)
     if cls is ModuleType or cls is BuiltinFunctionType or cls is FunctionType:
         name = value.__name__ if cls is ModuleType else value.__module__
@@ -169,7 +170,7 @@ def is_of_torch(value: Any) -> bool:
 
 
 def holds_tensor(value: Any, steps: int) -> bool:
-    """Whether the value is a tensor or a module, or holds one no more than some steps below."""
+    """Whether a value is a tensor or a module, or holds one within a few steps."""
     cls = type(value)
     if issubclass(cls, (torch.Tensor, nn.Module)):
         return True

@@ -1,4 +1,4 @@
-"""What the program calls the arguments of a call that goes through a wrapper: `x` of a module's `forward`, and not `args[0]` of what runs its calls."""
+"""Names for the arguments of a call that goes through a wrapper: reports say `x`, as a module's `forward` does, and not `args[0]`, as its wrapper does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framejit.library import HIDDEN, MODULE_CALLS, OURS
 
 
 def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
-    """The names of what lies in a wrapper's `*args` and `**kwargs`, by path; none for functions of the program's own."""
+    """The names of the values in a wrapper's `*args` and `**kwargs`, by path. The dict is empty if the called function is the program's own."""
     code = call.function.__code__
     if not code.co_filename.startswith(HIDDEN):
         return {}
@@ -28,7 +28,7 @@ def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
 
 
 def bound(function: FunctionType, target: FunctionType | None) -> Iterator[tuple[Path, str]]:
-    """The path and the name of the object that framejit calls for a program which has compiled the object."""
+    """The path and the name (usually `self`) of a callable object that was compiled, which framejit's wrapper reaches through its closure."""
     free = function.__code__.co_freevars
     if function.__code__.co_filename.startswith(OURS) and "target" in free and target is not None and target.__code__.co_name == "__call__":
         cell: Path = ((FrameFunction, None), (ClosureCell, Slot(free.index("target"), "target")), (CellContents, None))
@@ -36,13 +36,13 @@ def bound(function: FunctionType, target: FunctionType | None) -> Iterator[tuple
 
 
 def forward_of(module: Any) -> tuple[Any, int]:
-    """What a module's calls come to, and which of its parameters gets the first argument."""
+    """The `forward` that a module's calls run, and the index of its parameter that gets the first argument: 1 for a method, which has `self`."""
     own = object.__getattribute__(module, "__dict__").get("forward")
     return (classes.lookup(type(module), "forward"), 1) if own is None else (own, 0)
 
 
 def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
-    """The innermost function that a callable wraps, with the parameter that gets the first argument; None if the callable is in C."""
+    """The innermost function that a callable wraps, or None if the callable is in C; and the index of its parameter that gets the first argument."""
     found: tuple[FunctionType | None, int] = None, first
     seen: set[int] = set()
     while id(target) not in seen:  # a program may set `__wrapped__` to anything, the function itself included
@@ -63,7 +63,7 @@ def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
 
 
 def named(call: Call, target: FunctionType, first: int) -> Iterator[tuple[Path, str]]:
-    """The path and the name of each item of `*args` and `**kwargs`: those of `target`, whose parameter `first` gets the first one of `*args`."""
+    """The path of each item of `*args` and `**kwargs`, and the name of the parameter of `target` that gets it. Parameter `first` gets the first of `*args`."""
     code, inner = call.function.__code__, target.__code__
     parameters = inner.co_varnames[: inner.co_argcount + inner.co_kwonlyargcount]
     slot = code.co_argcount + code.co_kwonlyargcount

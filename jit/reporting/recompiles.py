@@ -1,4 +1,4 @@
-"""Why no entry matches a call: the guard that failed on each entry, what is to blame, and how that is told."""
+"""Finds out why no entry matches a call, and reports it: which guard of each entry failed, what changed, and what would avoid it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from framejit.torch_function_stack import in_force
 
 NOTHING: Mapping[Path, Dimensions] = {}
 UNKNOWN = Change((), Guard)
-"""What has changed and changed back: no guard fails any more."""
+"""The cause of a recompile if no guard fails any more, because something has changed and changed back."""
 
 
 def explain() -> Any:
@@ -30,8 +30,9 @@ def explain() -> Any:
 
 
 def name_of(function: types.FunctionType, module: nn.Module | None, resumed_at: UserFrame | None = None) -> str:
-    """What to call the function in reports: the module's class, where it is only what runs every module's calls. `resumed_at`: of a resume function,
-    where the program goes on.
+    """The name of a function in reports. For the function of torch that runs every module's calls, it is the module's class.
+
+    `resumed_at`: for a resume function, the place where the program continues.
     """
     name = program_name(function.__qualname__)
     owner = f"the module {type(module).__qualname__}" if module is not None and function.__code__.co_filename == MODULE_CALLS else name
@@ -42,7 +43,7 @@ def name_of(function: types.FunctionType, module: nn.Module | None, resumed_at: 
 
 
 def first_failing(entry: Entry, call: Call) -> Any:
-    """The guard of the entry that fails first; None where all hold."""
+    """The first guard of an entry that fails for a call; None if all hold."""
     with in_force():
         number = entry.tree.failing(call.locals, call.function)
     if number is None or number < 0:
@@ -51,29 +52,28 @@ def first_failing(entry: Entry, call: Call) -> Any:
 
 
 def cause_of(entry: Entry, call: Call) -> Change:
-    """The guard of the entry that the call fails."""
+    """The change that makes an entry not match a call: the path and the kind of the first guard that fails."""
     guard = first_failing(entry, call)
     return UNKNOWN if guard is None else guard.change(call)  # type: ignore[no-any-return]
 
 
 def failure_of(entry: Entry, call: Call) -> Any:
-    """The first failing guard of an entry, explained; None where all hold."""
+    """The first failing guard of an entry, with what it expected and found (framejit.guards.explain.Failure); None if all guards hold."""
     guard = first_failing(entry, call)
     return None if guard is None else explain().failure_of(guard, call)
 
 
 def is_symbolic(guard: Guard, call: Call, varying: Mapping[Path, Dimensions]) -> bool:
-    """Whether the numbers that keep a guard from holding are all among those that vary."""
+    """Whether a guard fails only because of sizes and numbers that are known to vary (`varying`), and are symbolic in the next entry."""
     differing = [difference for difference in guard.differences(guard.source.fetch(call)) if difference.what != "stride"]
     known = varying.get(guard.source.path(), NONE)
     return bool(differing) and (known is None or all(difference.what == "size" and difference.dim in known for difference in differing))
 
 
 def listing(entries: Iterable[Entry], call: Call, everything: bool = False, varying: Mapping[Path, Dimensions] = NOTHING) -> list[str]:
-    """Why each entry doesn't serve the call, by its number; `everything`: all failing guards, not only the first of each; `varying`: what is symbolic
-    from now on.
+    """Texts that say why the entries don't match a call. Entries that differ only in what they expect of the same value share a text.
 
-    Entries that differ only in what they expect at the same place are told of together.
+    `everything`: name all failing guards of each entry, not only the first one. `varying`: the sizes and numbers that are symbolic from now on.
     """
     alike: dict[Any, tuple[Any, list[str], list[int], list[Any]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.spec.origin.number):
@@ -97,14 +97,15 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False, vary
 
 
 def log(name: str, number: int, entries: tuple[Entry, ...], call: Call, varying: Mapping[Path, Dimensions]) -> None:
-    """Report that a function is compiled again. `varying`: what is symbolic in the new entry."""
+    """Log that a function is compiled again. `varying`: the sizes and numbers that are symbolic in the new entry."""
     if logs.enabled("recompiles"):
         text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True), varying))
         logs.info("recompiles", f"recompiling {name}: no entry fits; this makes entry {number}", text)
 
 
 def log_other(name: str, number: int, entries: tuple[Entry, ...], call: Call, detail: bool) -> None:
-    """Report that what was compiled for other modules (`detail`, for `+recompiles` only: for other functions) could not be shared."""
+    """Log that a function is compiled because the entries of other modules couldn't be shared. With `detail`, they are entries of other functions, and only
+    `+recompiles` shows it."""
     if entries and logs.enabled("recompiles", detail):
         text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
         write = logs.debug if detail else logs.info
@@ -112,14 +113,15 @@ def log_other(name: str, number: int, entries: tuple[Entry, ...], call: Call, de
 
 
 def error(name: str, why: str, entries: tuple[Entry, ...], call: Call) -> RecompileError:
-    """The error of a call that nothing compiled fits, where that is one."""
+    """The error for a call that no entry matches, if the program has made that an error. `why` names the stance or the option."""
     failures = [failure for failure in (failure_of(entry, call) for entry in entries) if failure is not None]
     text = "\n".join(listing(entries, call)) if entries else "nothing has been compiled for it yet"
     return RecompileError(f"{name} would have to be compiled{' again' if entries else ''}, and {why}\n{text}", name, failures)
 
 
 def over_limit(name: str, limit: str, entry: Entry, call: Call) -> tuple[breaks.Break, list[UserFrame]]:
-    """The reason to run a call uncompiled because of a limit, and where to look: what changes between calls, seen from the latest entry."""
+    """The break reason of a call that runs uncompiled because of a limit, and the user's frames that it points to. It names what changes between calls, which
+    is found by the guards of `entry`, the latest one."""
     failure = failure_of(entry, call)
     if failure is None:
         return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), []

@@ -1,4 +1,4 @@
-"""Which frames of a call stack are shown: the program's, and the place where it happened; not what libraries put around calls."""
+"""Chooses the frames of a call stack that reports show: the program's, and the innermost one, but not those that libraries put around calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from framejit.library import HIDDEN, is_library_file
 
 
 def caller(frame: Any) -> Any:
-    """The innermost frame of an interpreted stack to name for what a hidden frame does; that frame itself, where nothing else is around it."""
+    """The frame that reports name instead of a hidden one: the innermost caller that isn't hidden, or the frame itself if there is none."""
     outer = frame
     while outer is not None and outer.code.co_filename.startswith(HIDDEN):
         outer = outer.parent
@@ -18,7 +18,7 @@ def caller(frame: Any) -> Any:
 
 
 def shown(stack: Sequence[UserFrame]) -> list[UserFrame]:
-    """The frames to show: the program's and its packages', and the innermost one of torch's or the standard library's if it ends there."""
+    """The frames of a stack to show: those of the program and its packages. If the stack ends in torch or the standard library, its last frame is shown too."""
     kept = [frame for frame in stack if not is_library_file(frame.filename)]
     last = stack[-1] if stack else None
     if last is not None and is_library_file(last.filename) and not (kept and last.filename.startswith(HIDDEN)):

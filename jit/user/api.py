@@ -1,4 +1,4 @@
-"""The user's surface: compile, reset, is_compiling. What regions of a program may ask for is in regions.py."""
+"""The main public functions: compile, reset, is_compiling. Directives for regions of a program are in regions.py."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from framejit.report import reset_statistics
 
 F = TypeVar("F")
 TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")
-"""By which other compilers, and older versions, call what is to be compiled."""
+"""Names that other compilers, and older versions of framejit, give to the first parameter of `compile`. An error for one of them says how to pass it."""
 NEWER_OPTIONS = ("shapes_spec",)
-"""Options of later torch.compile's, which mean nothing without a value."""
+"""Options that torch.compile has in later versions. They are ignored if they are None."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -77,37 +77,38 @@ def compile(
     shapes: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Any:
-    """Compile a function, method, module or other callable; without a target, a decorator that does.
+    """Compile a function, method, module or other callable. Without a target, return a decorator that does.
 
-    The first call traces and compiles. Later calls run what was compiled as long as its guards hold, and compile again where they
-    don't. Where tracing stops, the function is split: what it stops at runs uncompiled, and what comes after it is compiled as a
-    graph of its own. A function that can't be split runs uncompiled, with one logged reason.
+    The first call traces and compiles. Later calls run the compiled code if its guards hold, and otherwise compile again. Where tracing stops, the
+    function is split: the instruction at which it stops runs uncompiled, and the code after it is compiled as another graph. A function that can't be
+    split runs uncompiled, and the reason is logged once.
 
     Args:
-        target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of a subclass
-            that shares the module's parameters, buffers, hooks and every other attribute; the module itself stays as it is.
-            A class is changed in place: calls of its instances are compiled.
+        target: a function, a bound method, an `nn.Module`, or any callable object. For a module, the result is a new object of a subclass that
+            shares the module's parameters, buffers, hooks and every other attribute; the module itself stays as it is. A class is changed in place:
+            calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
-        fullgraph: raise `Unsupported` where tracing stops, instead of running the frame uncompiled.
-        dynamic: which sizes of tensors, and ints, one compilation takes as symbols, so that it serves all. True: all, but for parameters and buffers, sizes
-            of 0 and 1, and ints that are 0 or 1 or no arguments. None: at first none, then those that have been seen to
-            vary from call to call, floats too. False: none; each size is compiled by itself. With True, sizes that are equal in the first call are taken
-            to be equal in all; otherwise each that varies is taken by itself.
-        mode, options: passed to the backend, as a rule to Inductor.
-        name: accepted, as torch.compile does; reports name functions as the program does.
-        disable: give the target back as it is.
-        recompile_limit: how often the function may be compiled, in place of the option of that name.
-        isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. Else it is shared with what was
-            compiled with the same options, where guards allow it: modules of one class, functions and methods of one code object (closures made
-            in a loop). That lives as long as the code or the module, whether or not what `compile` gave does.
-        shapes: what is known of the sizes of tensors among the arguments: by the argument's name a tuple with one of these for each dimension, or a
-            list, tuple or dict of such tuples as the argument is one of tensors. `"batch"`: symbolic from the first call on, and equal wherever the name
-            is; a `torch.export.Dim`: so, and from its `min` to its `max`; an int: this size; None: nothing is known.
+        fullgraph: raise `Unsupported` where tracing stops, instead of splitting the function or running it uncompiled.
+        dynamic: the sizes of tensors, and the ints, that are symbols, so that one compilation serves all their values. True: all, except for the sizes
+            of parameters and buffers, sizes of 0 and 1, ints that are 0 or 1, and ints that aren't arguments. None: at first none, then those that have
+            been seen to vary from call to call, and floats that vary too. False: none; each size is compiled separately. With True, sizes that are equal
+            in the first call are taken to be equal in all calls; otherwise each size that varies is a separate symbol.
+        mode, options: passed to the backend, usually Inductor.
+        name: accepted for compatibility with torch.compile, and ignored; reports use the function's own name.
+        disable: return the target unchanged.
+        recompile_limit: how often the function may be compiled, instead of the setting of that name.
+        isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. By default, code that was compiled
+            with the same options is shared where guards allow it: between modules of one class, and between functions and methods of one code object
+            (closures made in a loop). It lives as long as the code object or the module, even if the result of `compile` doesn't.
+        shapes: the sizes of tensors among the arguments. For the name of an argument, give a tuple with one item for each dimension; if the argument
+            is a list, tuple or dict of tensors, give a list, tuple or dict of such tuples. The item `"batch"` makes a size symbolic from the first call
+            on, and equal to all others with that name. A `torch.export.Dim` does so too, with the bounds `min` and `max`. An int is the only allowed
+            size. None says nothing about a size.
 
     Raises:
         BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type; `shapes` names no argument.
-        UnknownBackend, UnknownMode, UnknownOption: a name that does not exist, with a suggestion.
-        ConstraintViolation: from a call that is compiled: a size is another than `shapes` says, or the code works for one size only.
+        UnknownBackend, UnknownMode, UnknownOption: a name does not exist; the message suggests one.
+        ConstraintViolation: raised by a call that is compiled, if a size is not what `shapes` says, or if the code works only for one size.
     """
     check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
     if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
@@ -123,7 +124,7 @@ def compile(
 
 
 def lookup_default(mode: str | None, options: Mapping[str, Any] | None) -> Backend:
-    """The backend where none is given, set up with `mode` and `options`. Raises what `lookup` raises."""
+    """The backend that is used if `compile` gets none, set up with `mode` and `options`. Raises the errors of `lookup`."""
     try:
         return lookup(config.current().backend, mode=mode, options=options)
     except UnknownBackend as error:
@@ -131,7 +132,7 @@ def lookup_default(mode: str | None, options: Mapping[str, Any] | None) -> Backe
 
 
 def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: str | None, **switches: Any) -> None:
-    """Refuse arguments of `compile` that it doesn't have, and switches that are no booleans. Raises BadArgument."""
+    """Raise BadArgument for arguments that `compile` doesn't have, and for switches that aren't booleans."""
     if positional:
         raise BadArgument(f"compile() takes what to compile and then options by name, as in backend='eager'; got {positional[0]!r:.80} without one")
     known = [parameter.name for parameter in inspect.signature(compile).parameters.values() if parameter.kind is parameter.KEYWORD_ONLY]
@@ -148,7 +149,10 @@ def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: st
 
 
 def compile_target(target: Any, settings: Options, disable: bool = False, make: Callable[[Function, Options, bool], Any] | None = None) -> Any:
-    """`target` with its function compiled. `make`: makes the CompiledFunction, given the function, the options, and whether it shares entries."""
+    """Compile what a call of `target` runs, and return the compiled target: a function, a module, a bound method, and so on.
+
+    `make` makes the CompiledFunction; it gets the function, the options, and whether entries are shared.
+    """
     make = make or compile_function
     check_target(target)
     settings.shapes.check_names(target)
@@ -174,7 +178,7 @@ def compile_target(target: Any, settings: Options, disable: bool = False, make: 
 
 
 def check_target(target: Any) -> None:
-    """Refuse what cannot be compiled. Raises BadArgument."""
+    """Raise BadArgument for a target that cannot be compiled."""
     inner = target.__func__ if isinstance(target, (staticmethod, classmethod)) else target
     if not callable(inner):
         what = f"{type(target).__name__} ({target!r:.80})"
@@ -205,7 +209,7 @@ def code_of(target: Any) -> types.CodeType | None:
 
 
 def compile_function(function: Function, settings: Options, pooled: bool = True) -> Any:
-    """A CompiledFunction of a Python function. `pooled`: it shares entries with others of the same code object."""
+    """Make the CompiledFunction of a Python function. If it is `pooled`, it shares entries with others of the same code object."""
     record = retained.take(function, settings) if pooled and not settings.isolated else None
     backend, held = retained.weakly(settings.backend)
     if record is None:
@@ -219,12 +223,12 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
 
 @untraced
 def reset() -> None:
-    """Throw away everything compiled, and the statistics; functions compile again when they are next called."""
+    """Throw away all compiled code, and the statistics. Functions compile again when they are called next."""
     reset_compiled()
     reset_statistics()
 
 
 def is_compiling() -> bool:
-    """Whether this is compiled code: True there, also while it is traced, and False where a function runs uncompiled."""
+    """True in compiled code, also while it is traced; False in code that runs uncompiled."""
     return False
 

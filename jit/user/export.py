@@ -1,4 +1,4 @@
-"""export(): the whole of a program as one graph of ATen's operators, in torch's format."""
+"""export(): turns a whole program into one graph of ATen operators, in torch's format."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ def export(
     *,
     dynamic_shapes: Mapping[str, Any] | tuple[Any, ...] | list[Any] | None = None,
 ) -> ExportedProgram:
-    """The program as a `torch.export.ExportedProgram`: without Python, to be run, saved (`torch.export.save`), loaded, and compiled ahead of time.
+    """Return the program as a `torch.export.ExportedProgram`, which can be run, saved (`torch.export.save`), loaded and compiled without Python code.
 
-    The call with these arguments is traced whole, as with `fullgraph=True`, and what was traced is lowered by `torch.export.export`. No operator of the
-    program runs: the tensors may be fake ones, without memory (made under a `FakeTensorMode`). Ints, strings and other plain values among the arguments
-    are constants of the result, as sizes are that nothing is said of.
+    The whole call with these arguments is traced, as with `fullgraph=True`, and `torch.export.export` lowers the result. No operator of the program runs, so
+    the tensors may be fake ones, without memory (made under a `FakeTensorMode`). Ints, strings and other plain values among the arguments become
+    constants, and so do sizes that `dynamic_shapes` doesn't name.
 
     Args:
-        target: an `nn.Module`, whose parameters and buffers keep their names; a function, a method or another callable, compiled or not. A module is left
-            as it is; what a function changes outside of its arguments (globals, closures) is changed as by a call.
-        args, kwargs: the arguments of a call. Results and arguments may be nested in whatever `torch.utils._pytree` knows.
-        dynamic_shapes: as of `torch.export.export`: by argument, in the arguments' own nesting, a dict of dimensions, or a tuple with an entry for each,
-            of `torch.export.Dim("batch", min=, max=)`, `Dim.DYNAMIC` or `Dim.AUTO`; None is static.
+        target: an `nn.Module`, whose parameters and buffers keep their names; a function, a method or another callable, compiled or not. A module isn't
+            changed. If a function changes something outside of its arguments (globals, closures), it does so as in a call.
+        args, kwargs: the arguments of a call. Arguments and results may be nested in any containers that `torch.utils._pytree` knows.
+        dynamic_shapes: the sizes that vary, in the form that `torch.export.export` takes. For each argument, in the arguments' own nesting, this is a dict by
+            dimension, or a tuple with an item for each dimension. Items are `torch.export.Dim("batch", min=, max=)`, `Dim.DYNAMIC` or `Dim.AUTO`; None is
+            static.
 
     Raises:
-        BadArgument: the target is a class, or can't be called; `args` is no tuple; something in `dynamic_shapes` is no dimension of an argument.
-        Unsupported: at a graph break; where the result holds what a graph can't give. It names the line.
-        torch._dynamo.exc.UserError: what was asked for in `dynamic_shapes` doesn't hold for the program, such as a size that it compares with a constant.
+        BadArgument: the target is a class, or can't be called; `args` isn't a tuple; `dynamic_shapes` names something that isn't a dimension.
+        Unsupported: there is a graph break, or the result holds something that a graph can't return. The error names the line.
+        torch._dynamo.exc.UserError: `dynamic_shapes` doesn't hold for the program, for example because it compares a size with a constant.
     """
     if isinstance(target, type) or not callable(target):
         raise BadArgument(f"export() takes an nn.Module, a function or another callable; got {target!r:.80}")

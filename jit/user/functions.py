@@ -1,4 +1,4 @@
-"""What a program says of single functions: that a call is one node, splits the graph, gives the same each time, or is traced by another function."""
+"""Directives for single functions: calls of a function are one node, split the graph, have a constant result, or are traced as another function."""
 
 from __future__ import annotations
 
@@ -18,63 +18,65 @@ class Treatment(enum.Enum):
     """How calls of a function are traced."""
 
     NODE = enum.auto()
-    """A call is one node of the graph, which takes the arguments as they stand, where nodes can take such."""
+    """A call is one node of the graph, which takes the arguments unchanged, if a node can take them."""
     ANY_STRUCTURE = enum.auto()
     """A call is one node of the graph, which takes the tensors that are anywhere in the arguments."""
     NATIVE = enum.auto()
     """Calls aren't traced: they split the graph."""
     CONSTANT = enum.auto()
-    """Calls are made while tracing, and what they give is a constant."""
+    """Calls are made while tracing, and their results are constants."""
 
 
 _declared: dict[int, tuple[Callable[[], Any], Any]] = {}
-"""By the ids of functions: what gives the function as long as it lives, and its Treatment, or the function that is traced in its place."""
+"""The declared functions, by id. Each has a reference that returns the function as long as it lives, and its Treatment or the function that is traced in
+its place."""
 
 
 def allow_in_graph(function: F) -> F:
-    """Have calls of a function be one node of the graph: what it does isn't traced, and nothing that it reads is guarded.
+    """Make calls of a function one node of the graph. The function isn't traced, and nothing that it reads is guarded.
 
-    While tracing, it is called with tensors that have no data; backends that trace graphs themselves (`aot_eager`, `inductor`) see the operators that it runs.
-    Its arguments and its result may be any structure that `torch.utils._pytree` knows: tensors, constants, modules, and containers of such, and of
-    classes registered there. What it does besides computing its result, backends such as `inductor` leave out: a function that is to run as it is
-    must be a custom operator (`torch.library.custom_op`).
+    While tracing, the function is called with tensors that have no data. Backends that trace graphs themselves (`aot_eager`, `inductor`) see the operators
+    that it runs. Arguments and result may be any structure that `torch.utils._pytree` knows: tensors, constants, modules, and containers of these, also of
+    classes registered there. Backends such as `inductor` drop side effects of the function. A function that must keep them must be a custom operator
+    (`torch.library.custom_op`).
 
     Args:
-        function: a function or another callable, in Python or in C. It is given back unchanged, so that this works as a decorator too.
+        function: a function or another callable, in Python or in C. It is returned unchanged, so that this also works as a decorator.
 
     Raises:
-        BadArgument: for what can't be called.
+        BadArgument: the argument can't be called.
     """
     return _declare(function, Treatment.NODE, "allow_in_graph")
 
 
 def disallow_in_graph(function: F) -> F:
-    """Have calls of a function split the graph, and run natively between its parts: one of torch's functions, say, that a backend gets wrong.
+    """Make calls of a function split the graph, and run natively between its parts. This helps, for example, if a backend compiles a torch function wrongly.
 
-    `allow_in_graph` takes that back. Raises BadArgument for what can't be called.
+    `allow_in_graph` undoes this. Raises BadArgument if the argument can't be called.
     """
     return _declare(function, Treatment.NATIVE, "disallow_in_graph")
 
 
 def assume_constant_result(function: F) -> F:
-    """Have a function called while tracing, and its result taken for a constant: it gives the same for the same arguments, as long as the process lives.
+    """Declare that a function always returns the same for the same arguments. It is called while tracing, and its result is a constant in compiled code.
 
-    Nothing that it reads is guarded; of an object among its arguments, only which one it is. Raises BadArgument for what can't be called.
+    Nothing that the function reads is guarded, and objects among its arguments are guarded only by identity. Raises BadArgument if the argument can't be
+    called.
     """
     return _declare(function, Treatment.CONSTANT, "assume_constant_result")
 
 
 def substitute_in_graph(original: Callable[..., Any], *, skip_signature_check: bool = False) -> Callable[[F], F]:
-    """`@substitute_in_graph(original)`: have the decorated function traced where a program calls `original`, a function in C, say.
+    """`@substitute_in_graph(original)` makes framejit trace the decorated function where a program calls `original`, which may be a function in C.
 
     Outside compiled code, and at graph breaks, `original` itself runs.
 
     Args:
-        original: a function of which framejit has no model of its own.
-        skip_signature_check: the functions may take different parameters.
+        original: a function for which framejit has no model.
+        skip_signature_check: don't check that both functions take the same parameters.
 
     Raises:
-        BadArgument: `original` can't be called, or the decorated object is no function in Python, or takes other parameters.
+        BadArgument: `original` can't be called, or the decorated object isn't a Python function, or takes other parameters.
     """
     if not callable(original):
         raise BadArgument(f"substitute_in_graph() takes a function; got {type(original).__qualname__}")
@@ -91,13 +93,13 @@ def substitute_in_graph(original: Callable[..., Any], *, skip_signature_check: b
 
 
 def treatment_of(function: Any) -> Treatment | None:
-    """What was said of a function; None if nothing was."""
+    """How calls of a function were declared to be treated; None if nothing was declared."""
     found = _found(function)
     return found if isinstance(found, Treatment) else None
 
 
 def substitute_of(function: Any) -> FunctionType | None:
-    """The function that is traced in the place of another; None if none is."""
+    """The function that `substitute_in_graph` has declared to be traced in place of this one; None if there is none."""
     found = _found(function)
     return found if isinstance(found, FunctionType) else None
 
@@ -115,7 +117,7 @@ def _declare(function: F, treatment: Treatment, name: str) -> F:
 
 
 def _reference(function: Any) -> Callable[[], Any]:
-    """What gives the function as long as it lives, and takes its entry out of the table then."""
+    """A reference that returns the function as long as it lives. When the function is freed, its entry is removed from the table."""
     key = id(function)
     try:
         return weakref.ref(function, lambda gone: _declared.pop(key, None))
@@ -124,7 +126,7 @@ def _reference(function: Any) -> Callable[[], Any]:
 
 
 def _parameters(function: Any) -> list[tuple[str, Any]] | None:
-    """The names and defaults of a function's parameters; None where nobody knows them."""
+    """The names and defaults of a function's parameters; None if they aren't known."""
     try:
         return [(parameter.name, parameter.default) for parameter in inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""What a program says of the sizes of single tensors: which are to be symbolic, and in which range.
+"""Marks on the sizes of single tensors, which say what sizes are symbolic, and in which range.
 
-The marks are torch's own attributes, so that torch.compile heeds them too, and framejit those that torch's functions and other libraries have set.
+The marks are torch's own attributes. So torch.compile reads them too, and framejit reads those that torch's functions and other libraries have set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from framejit.guards.dynamic import DYNAMIC, RANGES, STATIC_MARK, UNBACKED, WEAK
 
 
 class Range(NamedTuple):
-    """The sizes that a dimension is declared to have; None: no limit."""
+    """The range of sizes that a dimension is declared to have. A bound of None means that there is no limit."""
 
     dim: int
     min: int | None
@@ -25,18 +25,18 @@ class Range(NamedTuple):
 
 @untraced
 def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int], *, min: int | None = None, max: int | None = None) -> None:
-    """Have the sizes of these dimensions taken as symbols from the first call on: one compilation serves all sizes from 2 on.
+    """Make the sizes of these dimensions symbols from the first call on, so that one compilation serves all sizes from 2 on.
 
-    Calls with a size of 0 or 1 are compiled by themselves.
+    Calls with a size of 0 or 1 are compiled separately.
 
     Args:
-        tensor: an argument of a compiled function, or something that it reaches.
-        dim: a dimension, or several; counted from the end where negative.
-        min, max: the least and the largest size that there will be, both included.
+        tensor: an argument of a compiled function, or a tensor that the function reaches otherwise.
+        dim: a dimension, or several. Negative numbers count from the end.
+        min, max: the smallest and the largest size that will occur, both included.
 
     Raises:
         BadArgument: there is no such dimension, `min` is greater than `max`, or the dimension is marked as static.
-        ConstraintViolation: later, by the call that is compiled: the code needs one particular size, or the size is outside the range.
+        ConstraintViolation: raised later, by the call that is compiled, if the code needs one particular size, or the size is outside the range.
     """
     for number in numbers(tensor, dim, "mark_dynamic"):
         if number in marks(tensor, STATIC_MARK):
@@ -53,11 +53,11 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int], *, min: int | N
 
 @untraced
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
-    """Have the sizes of these dimensions taken as symbols, if that is possible: where the code needs one particular size, it is compiled for that.
+    """Make the sizes of these dimensions symbols, if that is possible. If the code needs one particular size, it is compiled for that size.
 
-    `mark_dynamic` raises ConstraintViolation there.
+    In that case, `mark_dynamic` raises ConstraintViolation.
 
-    Raises BadArgument for a dimension that there isn't.
+    Raises BadArgument for a dimension that doesn't exist.
     """
     for number in numbers(tensor, dim, "maybe_mark_dynamic"):
         add(tensor, WEAK, number)
@@ -65,12 +65,12 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
 
 @untraced
 def mark_unbacked(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
-    """Have the sizes of these dimensions taken as symbols of which nothing is known: one compilation serves all sizes, 0 and 1 too.
+    """Make the sizes of these dimensions symbols about which nothing is assumed, so that one compilation serves all sizes, including 0 and 1.
 
-    Where the code asks something of such a size (`if x.size(0) > 4`), the graph breaks, unless a `torch._check` has said it before. Backends
-    that don't take such sizes get them as `maybe_mark_dynamic` gives them.
+    Where the code depends on such a size (`if x.size(0) > 4`), the graph breaks, unless a `torch._check` has stated the answer before. For backends
+    that don't take such sizes, this is the same as `maybe_mark_dynamic`.
 
-    Raises BadArgument for a dimension that there isn't, or that is marked as static.
+    Raises BadArgument for a dimension that doesn't exist, or that is marked as static.
     """
     for number in numbers(tensor, dim, "mark_unbacked"):
         if number in marks(tensor, STATIC_MARK):
@@ -80,9 +80,9 @@ def mark_unbacked(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
 
 @untraced
 def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
-    """Have each size of these dimensions (None: of all) compiled by itself, also where it varies, and with `dynamic=True`.
+    """Compile each size of these dimensions (None: of all dimensions) separately, even if it varies, and even with `dynamic=True`.
 
-    Raises BadArgument for a dimension that there isn't, or that is marked as dynamic.
+    Raises BadArgument for a dimension that doesn't exist, or that is marked as dynamic.
     """
     for number in numbers(tensor, range(tensor.dim()) if dim is None else dim, "mark_static"):
         if number in marks(tensor, DYNAMIC, *UNBACKED):
@@ -91,7 +91,7 @@ def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) ->
 
 
 def numbers(tensor: Any, dim: int | Iterable[int], function: str) -> list[int]:
-    """The dimensions asked for, counted from the beginning. Raises BadArgument."""
+    """The dimensions that `dim` names, counted from the beginning. Raises BadArgument, which names the `function` that was called."""
     if not isinstance(tensor, torch.Tensor):
         raise BadArgument(f"{function}() takes a tensor; got {type(tensor).__qualname__}")
     found = []
@@ -103,5 +103,5 @@ def numbers(tensor: Any, dim: int | Iterable[int], function: str) -> list[int]:
 
 
 def add(tensor: torch.Tensor, attribute: str, number: int) -> None:
-    """Add a dimension to those that carry a mark."""
+    """Add a dimension of a tensor to those that have the mark `attribute`."""
     setattr(tensor, attribute, {*tensor.__dict__.get(attribute, ()), number})

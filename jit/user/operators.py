@@ -1,4 +1,4 @@
-"""torch's operators that take functions, called outside of compiled code: framejit compiles the functions there, if the program asks for it."""
+"""compile_operators(): framejit compiles the functions that `torch.cond` and the like take, also when they are called outside of compiled code."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from framejit.errors import FramejitError, Unsupported
 from framejit.user.api import compile_target, is_compiling
 
 PLACE = "_hop_compile_and_call"
-"""The name of torch's function that compiles the call of an operator, and makes it. All of them call it by this name."""
+"""The name of the function in torch that compiles the call of an operator, and makes the call. All these operators call it by this name."""
 ENTRIES = 1_000_000
-"""So many calls of operators may be compiled: all that a program makes share one compiled function."""
+"""The limit of entries. It is high, since all calls of operators in a program share one compiled function."""
 
 
 class compile_operators:
-    """`compile_operators()`: from then on framejit compiles the functions of `torch.cond`, `while_loop`, `map`, `scan`, `associative_scan` and
-    `strict_mode` that are called outside of compiled code. `with compile_operators():` does so for a block. Both hold for all threads.
+    """After `compile_operators()`, framejit compiles the functions that `torch.cond`, `while_loop`, `map`, `scan`, `associative_scan` and `strict_mode` take,
+    also when these operators are called outside of compiled code. `with compile_operators():` does so for a block. Both hold for all threads.
 
-    Without it, torch compiles them with torch.compile; so it does with what framejit can't have in one graph, and under modes that must see each operator.
+    Otherwise torch compiles these functions with torch.compile. It still does so if a function doesn't fit into one graph, and under modes that must see each
+    operator.
 
     Args:
-        backend: as `compile` has it; "eager" is what torch uses.
+        backend: a backend as in `compile`. torch itself uses "eager".
 
     Raises:
-        UnknownBackend: a name that does not exist, with a suggestion.
-        FramejitError: this torch has no place where others can compile them.
+        UnknownBackend: a name does not exist; the message suggests one.
+        FramejitError: this version of torch doesn't let others compile these functions.
     """
 
     def __init__(self, backend: str | BackendFn = "eager") -> None:
@@ -43,19 +44,19 @@ class compile_operators:
         setattr(utils, PLACE, compiling(lookup(backend, mode=None, options=None), self._before))
 
     def __enter__(self) -> None:
-        """The block begins; it has been in force since it was made."""
+        """Begin a `with` block. There is nothing to do, since the object has been in force since it was made."""
 
     def __exit__(self, *exc: object) -> None:
         setattr(utils, PLACE, self._before)
 
 
 def compiling(backend: Any, by_torch: Callable[..., Any]) -> Callable[..., Any]:
-    """What stands for torch's function that compiles the call of an operator, and makes it."""
+    """A replacement for `by_torch`, which is torch's function that compiles the call of an operator and makes it."""
     current = dataclasses.replace(config.current(), recompile_limit=ENTRIES, accumulated_recompile_limit=ENTRIES, cause_limit=ENTRIES)
     settings = Options(backend, True, current, False, None, DeclaredShapes())
 
     def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The operator takes the functions as graphs; as they are, it would give them no gradients of what they close over."""
+        """Call the operator, which is compiled: with plain functions, it would compute no gradients for the tensors in their closures."""
         return function(*args, **kwargs) if is_compiling() else by_torch(function, args, kwargs)
 
     compiled = compile_target(run, settings)

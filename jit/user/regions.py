@@ -1,4 +1,4 @@
-"""The user's directives to the tracer: where graph breaks are errors, where they are asked for, and what isn't compiled at all."""
+"""Directives for regions of a program: where graph breaks are errors, where the graph is split, and which code isn't compiled at all."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from framejit.driver.compiled_module import module_with_call
 from framejit.errors import BadArgument
 
 _outer = threading.local()
-"""What the `with disable()` blocks of a thread return to, innermost first: one object may be entered more than once."""
+"""The states to which the `with disable()` blocks of a thread return, innermost first. They aren't stored in the object, since it may be entered twice."""
 
 
 class Region:
-    """Base of the settings that hold inside a `with` block, or inside the calls of a decorated function."""
+    """Base class of directives that hold inside a `with` block, or inside the calls of a decorated function."""
 
     kind: str
     setting: bool
 
     def __call__(self, function: Any) -> Any:
-        """The function (or module) with the setting in force while it runs. Raises BadArgument for what can't be called."""
+        """Return a function (or module) that runs the given one with the setting in force. Raises BadArgument if the argument can't be called."""
         if not callable(function):
             raise BadArgument(f"{type(self).__name__}() decorates a callable; got {type(function).__name__}")
         if isinstance(function, nn.Module):
@@ -50,11 +50,11 @@ class Region:
 
 
 class error_on_graph_break(Region):
-    """`with error_on_graph_break(True):` or `@error_on_graph_break(True)`: a graph break raises Unsupported; with False it may happen.
+    """In `with error_on_graph_break(True):`, or under `@error_on_graph_break(True)`, a graph break raises Unsupported. With False, breaks are allowed.
 
-    It holds for what is traced in the block or in the decorated function's calls, and for compiled functions called there; the innermost
-    one decides. Inside a function compiled with `fullgraph=True`, False lets breaks happen in its extent; around one it changes
-    nothing: `fullgraph=True` is an error for the whole call.
+    The directive holds for all code that is traced in the block or in calls of the decorated function, and for compiled functions that are called there. The
+    innermost directive decides. Inside a function compiled with `fullgraph=True`, False allows breaks in its region. Around such a function it changes
+    nothing: with `fullgraph=True`, a break is an error for the whole call.
 
     Raises BadArgument unless `setting` is True or False.
     """
@@ -68,34 +68,34 @@ class error_on_graph_break(Region):
 
 
 class disable_nested_graph_breaks(Region):
-    """`with disable_nested_graph_breaks():` or `@disable_nested_graph_breaks`: calls are split in the outermost frame only.
+    """In `with disable_nested_graph_breaks():`, or under `@disable_nested_graph_breaks`, calls are split in the outermost frame only.
 
-    A graph break inside an inlined function then makes the compiled function call that one natively, instead of going on inside it. The
-    function called natively is compiled by itself.
+    If there is a graph break inside an inlined function, the compiled function calls the inlined one natively, instead of continuing inside it after the
+    break. The function that is called natively is compiled by itself.
     """
 
     kind = directives.NESTED
     setting = False
 
     def __new__(cls, function: Any = None) -> Any:
-        """With a callable: its decorated form. Without: a context manager and decorator."""
+        """With a callable, return the decorated callable. Without one, return a context manager and decorator."""
         self = super().__new__(cls)
         return self if function is None else self(function)
 
 
 def graph_break(msg: str = "") -> None:
-    """Split the graph here, for the reason `msg`. Outside compiled code it does nothing."""
+    """Split the graph at this call, for the reason `msg`. Outside compiled code this does nothing."""
 
 
 def skip_frame(msg: str = "") -> None:
-    """Run the function that calls this uncompiled, for the reason `msg`. Outside compiled code it does nothing.
+    """Run the function that calls this uncompiled, for the reason `msg`. Outside compiled code this does nothing.
 
-    Where the function was inlined, its caller is split around the call; a compiled function itself runs uncompiled.
+    If the function was inlined, its caller is split around the call. If it is the compiled function itself, its call runs uncompiled.
     """
 
 
 def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A call, inside compiled code, of a function that was compiled with `fullgraph=True`."""
+    """Call a function that was compiled with `fullgraph=True`, inside compiled code: a graph break in the call is an error."""
     directives.push(directives.ERROR, True)
     try:
         return function(*args, **kwargs)
@@ -104,15 +104,15 @@ def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class disable:
-    """Run uncompiled: `@disable` for a function, `disable(fn)`, or `with disable():` for a block.
+    """Run code uncompiled: use `@disable` or `disable(fn)` for a function, and `with disable():` for a block.
 
-    A disabled function runs uncompiled, and so does everything that it calls; with `recursive=False` only its own frame does, and
-    functions that it calls are compiled. Tracing that comes upon one is split there. A `with` block inside a compiled function
-    makes the rest of that call run uncompiled. `reason` is shown in reports.
+    A disabled function runs uncompiled, and so does everything that it calls. With `recursive=False`, only its own frame runs uncompiled, and functions that
+    it calls are compiled. Where compiled code calls a disabled function, it is split. A `with` block inside a compiled function makes the rest of that call
+    run uncompiled. `reason` is shown in reports.
     """
 
     def __new__(cls, function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-        """With a callable: its disabled form. Without: a decorator and context manager. Raises BadArgument for anything else."""
+        """With a callable, return its disabled form. Without one, return a decorator and context manager. Raises BadArgument for anything else."""
         if not isinstance(recursive, bool):
             raise BadArgument(f"disable(): recursive must be True or False; got {recursive!r}")
         self = super().__new__(cls)

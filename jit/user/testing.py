@@ -1,4 +1,4 @@
-"""A strategy for hypothesis, which has to be installed: arguments from the regions that valid_inputs() has found, small sizes first."""
+"""A hypothesis strategy that draws arguments from the regions which valid_inputs() has found. It needs hypothesis to be installed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from framejit.user.exploring.regions import MOST_ELEMENTS, InputRegion
 
 @st.composite
 def inputs_of(draw: Any, regions: Sequence[InputRegion], more: int = 8) -> Arguments:
-    """Positional arguments and those by name, of any of the regions. Sizes are those of the region, or by up to `more` larger, as far as the region has
-    such; ints are smaller too.
+    """Draw positional and keyword arguments from any of the regions. Sizes are the smallest ones of the region, or larger by up to `more` if the region
+    contains such sizes; ints may be smaller too.
 
         explored = framejit.valid_inputs(function, (torch.randn(3, 4),))
 

@@ -1,4 +1,4 @@
-"""valid_inputs(): for which sizes and numbers a program goes which way, and where it raises."""
+"""valid_inputs(): finds out for which sizes and numbers a program takes which path, and for which it raises."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def valid_inputs(
     max_regions: int = 32,
     seconds: float = 60.0,
 ) -> ExploredInputs:
-    """The regions of inputs in which a program goes one way: each with its condition, its smallest sizes, and its graph or the error raised there.
+    """Return the regions of inputs in which a program takes one path. Each has a condition, its smallest sizes, and the graph or the error there.
 
-    The program is compiled, privately, for the example, then for the smallest sizes that what was compiled doesn't serve, and so on until every size
-    is served. `print` of the result shows all; each element is an `InputRegion`.
+    The program is compiled, privately, for the example, then for the smallest sizes that no entry serves, and so on until every size is served. `print` of
+    the result shows all regions; each element is an `InputRegion`.
 
-    New tensors are contiguous, with the dtype, device and `requires_grad` of the example's and with elements drawn from its elements; they are the
-    same at each call, and no random number generator of the program's moves. The program is run once for each region, uncompiled, on inputs made for
-    it; tracing it has no side effects. What it changes outside of its arguments (a module's buffers, globals) is changed by these runs.
+    New tensors are contiguous, have the dtype, device and `requires_grad` of the example's tensors, and have elements drawn from the example's elements. They
+    are the same at each call, and the program's random number generators don't advance. The program runs once for each region, uncompiled, on inputs made for
+    it. Tracing it has no side effects, but these runs do: they change what the program changes outside of its arguments (a module's buffers, globals).
 
     Args:
-        target: a function, a method, an `nn.Module` or another callable, compiled or not. What was compiled of it stays as it is.
+        target: a function, a method, an `nn.Module` or another callable, compiled or not. Its own compiled entries stay as they are.
         example_args, example_kwargs: the arguments of a call.
-        dynamic: what varies: all sizes of the plain tensors and all ints among the arguments, and in lists, tuples and dicts there (None or True);
-            or a dict of names, with dimensions or True: {"x": [0], "xs[1]": True, "n": True}. Everything else is as in the example. A size that
-            `mark_dynamic` has declared a range for stays in it.
-        max_regions, seconds: the exploration ends when it has found so many regions, or has taken so long. What wasn't tried then is said in
-            `unexplored`, and so is what lies after graph breaks, which isn't looked at.
+        dynamic: the sizes and ints that vary. With None or True, these are all sizes of plain tensors and all ints among the arguments, and in lists, tuples
+            and dicts there. Otherwise give a dict by name, with dimensions or True: {"x": [0], "xs[1]": True, "n": True}. Everything else stays as in the
+            example. A size for which `mark_dynamic` has declared a range stays in that range.
+        max_regions, seconds: the exploration ends when it has found so many regions, or has taken so many seconds. `unexplored` then says what wasn't
+            tried. It also names code after graph breaks, which isn't explored.
 
     Raises:
-        BadArgument: what is given can't be called, isn't compiled, or doesn't fit the example; `dynamic` names something that isn't there.
+        BadArgument: the target can't be called, isn't compiled, or doesn't fit the example; `dynamic` names something that doesn't exist.
         FramejitError: z3 isn't installed.
     """
     if isinstance(target, type) or not callable(target):
