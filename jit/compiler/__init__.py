@@ -1,8 +1,8 @@
-"""The way of a compile, stage by stage: a call is traced, what is to be built is planned, the graph compiled, the entry described and made.
+"""The stages of a compile: the call is traced, the values to be built are planned, the graph is compiled, and the entry is specified and made.
 
     CompileRequest -> Traced -> Planned -> Compiled -> EntrySpec -> Entry
        driver/       traced.py  planned.py compiled.py      entry_spec.py
 
-compile.py goes this way; broken.py plans for traces that stopped before their frame's end. Each stage is a value that nothing is written into
-after it is made.
+compile.py calls the stages in order; broken.py plans for traces that stopped before the end of their frame. The result of each stage is a value that
+never changes.
 """

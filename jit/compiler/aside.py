@@ -1,6 +1,6 @@
-"""What of the program's is put aside while framejit traces and compiles, so that the program sees nothing of that work.
+"""Puts hooks, profilers, loggers and warnings of the program aside while framejit traces and compiles, so that the program doesn't see that work.
 
-Modes that look at operators need no putting aside: calls under them aren't compiled at all (observers.py).
+Modes that observe operators needn't be put aside: calls under them aren't compiled at all (observers.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 @contextlib.contextmanager
 def hooks_and_profilers() -> Iterator[None]:
-    """The thread's hooks on saved tensors, and profilers, see nothing of what happens inside the `with` block."""
+    """Inside the `with` block, the thread's hooks on saved tensors, and profilers, are switched off."""
     hooks = top_hooks()
     with passed_over():
         torch._C._autograd._enable_record_function(False)
@@ -33,10 +33,10 @@ def hooks_and_profilers() -> Iterator[None]:
 
 
 class Silence:
-    """Operators on fakes warn, and log errors, as they do on data; but the program will hear that once more when its graph runs.
+    """Suppresses warnings and logged errors of operators on fakes: the program gets them when its graph runs.
 
-    What torch says only once in a process it isn't to say here. Nothing of Python's filters and registries of warnings is changed, as that
-    would make it show again what it has shown; other threads' warnings are shown.
+    Warnings that torch gives only once in a process must not be used up here. Python's filters and registries of warnings aren't changed, since
+    Python would then show warnings again that it has shown before. Warnings of other threads are shown.
     """
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Silence:
 
 
 _silence: Silence | None = None
-"""The Silence of the compilation in progress; there is one at a time."""
+"""The Silence of the compilation in progress, of which there is only one at a time."""
 
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """The program's loggers and warnings hear nothing of operators on fakes inside the `with` block."""
+    """Inside the `with` block, warnings and logged errors of operators on fakes don't reach the program."""
     global _silence
     outer, _silence = _silence, Silence()
     mine = _silence
@@ -80,7 +80,7 @@ def silent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def aloud() -> Iterator[None]:
-    """Inside `silent`: a backend may say what it has to say."""
+    """Inside `silent`, allow warnings and logs again, for a backend."""
     mine = _silence
     if mine is None:
         yield

@@ -1,6 +1,6 @@
-"""Guards of a backward pass: code of the program's that autograd runs later was traced with the forward pass, and rests on functions, classes and modules.
+"""Guards of a backward pass. Code of the program that autograd runs later was traced with the forward pass, and depends on functions, classes and modules.
 
-That these have changed by then is an error, when gradients come to a result of the graph: the backward pass that is compiled would not be the program's.
+If these have changed when gradients arrive at a result of the graph, that is an error: the compiled backward pass would not be the program's.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ def nothing() -> None:
 
 
 FUNCTION: Any = nothing
-"""The function of the call of which the guards are asked: none of them is about a call."""
+"""A stand-in for the called function: guards are checked for a call, but none of these guards is about one."""
 CALL = Call((), FUNCTION, None)
 
 
 def steps_of(source: Source) -> Iterator[Source]:
-    """The steps of a path behind its root, the last one first."""
+    """The steps of a path after its root, the last one first."""
     while source.base is not None:
         yield source
         source = source.base
 
 
 class BackwardGuards:
-    """The guards, for all calls of one graph."""
+    """The guards of the backward passes of one graph, for all its calls."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
         steps = dict.fromkeys(step for guard in guards for step in steps_of(guard.source))
         self._built = build(guards, (), [step for step in steps if step.fetch(CALL) is not MISSING])
 
     def hold(self) -> Any:
-        """What the guards compare with, which has to live on until the backward pass. None if they don't hold any more."""
+        """The objects that the guards compare with, which must stay alive until the backward pass. None if the guards don't hold any more."""
         return self._built.tree.match((), FUNCTION)
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Planning for a trace that has stopped: the call is split there, as far inwards as that can be done, or its frame runs uncompiled."""
+"""Plans the rest of a call whose trace has stopped: the call is split there, in the innermost frame that can be split, or its frame runs uncompiled."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart
 
 WHOLE_FRAME = (breaks.Debugger, breaks.LazyModuleCall)
-"""Reasons for which the whole frame runs uncompiled, as it does where the program is about to raise."""
+"""Reasons for which the whole frame runs uncompiled, as it also does if the program is about to raise."""
 
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
-"""Reasons for which the numbers that the instruction gives are other ones in the next call."""
+"""Reasons that mean that the instruction returns other numbers in the next call, since they depend on data."""
 
 WITH_ITS_CALLS = (breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed, breaks.TooDeep)
-"""Reasons for which what the frame calls runs uncompiled too: its graphs would run once, the program's own mode is to see each operation, or each of the
-nested calls would be traced down to the limit again."""
+"""Reasons for which the functions that the frame calls run uncompiled too: their graphs would run only once, the program's own mode must see each
+operation, or each of the nested calls would be traced down to the limit again."""
 
 EXPECTED = (breaks.SkippedFrame, breaks.FirstStep, breaks.LazyModuleCall, breaks.DidNotRaise, *RAISES)
-"""Reasons, by their exact type, that need no warning: the program asked for it, its own exception says all, or the next call is compiled."""
+"""Reasons, by their exact type, that need no warning: the program asked for it, the program's own exception says enough, or the next call is compiled."""
 
 
 def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
-    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart and Untold where the trace has to be restarted."""
+    """Plan how a call continues after its trace has stopped. Raises Unsupported if a break is an error, Restart or Untold if the trace must be restarted."""
     tracer, family = attempt.tracer, attempt.request.family
     seen_by = untraceable_mode(tracer, stop.frames)
     stop = boundary.outside(tracer, stop)
@@ -76,7 +76,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
 
 
 def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Planned | Uncompiled | None:
-    """The call split at the break, in the innermost frame in which that can be done; None where it can be in none."""
+    """Plan to split the call at the break, in the innermost frame that can be split. The result is None if no frame can be split."""
     reach = frames_to_split(attempt, stop)
     broke = BreakNote(stop.reason, tuple(stop.stack))
     while reach:
@@ -93,7 +93,7 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
 
 
 def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
-    """The frames that a split at the break may reach, outermost first."""
+    """The frames in which the call may be split at the break, outermost first."""
     reach = within_reach(looks.to_split(stop))
     if innermost(attempt.tracer.directives, NESTED) is False:
         # The outermost frame of the program: not the wrapper that a decorator has put around it.
@@ -102,7 +102,7 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
 
 
 def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | Uncompiled:
-    """The call split in the innermost of these frames. Raises CannotGenerate or GraphBreak where that can't be done."""
+    """Plan to split the call in the innermost of these frames. Raises CannotGenerate or GraphBreak if that can't be done."""
     tracer, request = attempt.tracer, attempt.request
     parts = split(split_frames(tracer, reach), request.family, isinstance(broke.reason, ON_DATA))
     resumes = tuple(
@@ -117,7 +117,7 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
 def uncompiled(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
 ) -> Uncompiled:
-    """The frame runs uncompiled, for calls that would make tracing stop at the same place for the same reason."""
+    """Plan to run the frame uncompiled, for all calls in which tracing would stop at the same place for the same reason."""
     in_one_piece = isinstance(outcome, Prediction) and outcome.whole
     compiles_upcalls = not in_one_piece and not isinstance(reason, WITH_ITS_CALLS)
     expected = type(reason) in EXPECTED
@@ -130,7 +130,7 @@ def uncompiled(
 
 
 def report_break(planned: Planned, behind: Behind) -> None:
-    """Tell of a graph break that has split a call."""
+    """Report a graph break that has split a call."""
     broke, function = behind.broke, planned.attempt.tracer.function
     STATISTICS.add("graph_breaks")
     STATISTICS.reason(f"{broke.reason}{at(broke.stack)}")
@@ -144,7 +144,7 @@ def report_break(planned: Planned, behind: Behind) -> None:
 
 
 def at(stack: Sequence[UserFrame]) -> str:
-    """The place of a break as the end of a sentence; empty if unknown. Where a library's code breaks, the program's line that has called it comes first."""
+    """The place of a break, as the end of a sentence; empty if unknown. For a break in a library's code, the line of the program that called it comes first."""
     if not stack:
         return ""
     inner = stack[-1]

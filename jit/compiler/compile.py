@@ -1,4 +1,4 @@
-"""The way of a compile: a request goes through the stages, and comes out as an entry."""
+"""Turns a request into an entry, by calling the stages of a compile in order."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _frames = itertools.count()
 
 
 def compile_call(request: CompileRequest) -> Entry:
-    """The entry of a call. It holds replacement code, or None where the frame has to run uncompiled.
+    """Make the entry for a call. It holds replacement code, or None if the frame must run uncompiled.
 
-    Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
+    Raises Unsupported if tracing stops and that is an error, BackendError if the backend fails, and whatever a signal handler of the program raises.
     """
     with ONE_AT_A_TIME, deeper_recursion(), undisturbed() as collects:
         entry, note = compile_in_attempts(request, collects)
@@ -59,11 +59,11 @@ def compile_call(request: CompileRequest) -> Entry:
 
 
 def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
-    """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to.
+    """Trace again until no trace asks for a restart. After a restart, the trace breaks where earlier traces have found that it must.
 
-    Where a backend can't do with floats that are no constants, they become constants. Where it fails on a graph with other numbers or sizes that are none, and
-    that the program hasn't declared to be, or with distributed tensors, all do; and where that doesn't help, distributed tensors stay outside of graphs.
-    A graph that a backend isn't to blame for is compiled with the one that leaves gradients to autograd.
+    If a backend can't handle floats that vary, they become constants. If it fails on a graph with symbolic numbers or sizes that the program hasn't declared,
+    or with distributed tensors, all numbers and sizes become constants; if that doesn't help, distributed tensors stay outside of graphs. A graph
+    that AOTAutograd rejects is compiled with a backend that leaves gradients to autograd.
     """
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
@@ -108,7 +108,7 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
 
 
 def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileRequest:
-    """The request, with the backend that leaves gradients to autograd. It says so, once for each function."""
+    """The request with the backend that leaves gradients to autograd. A warning says so, once for each function."""
     code, cause = home(request.function, request.args[0] if request.args else None), error.__cause__
     where = f"{program_name(code.co_qualname)} ({code.co_filename}:{code.co_firstlineno})"
     why = f"runs with the backend eager, for {error.backend} can't compile its graph: {type(cause).__name__}: {str(cause):.100}"
@@ -118,7 +118,7 @@ def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileR
 
 
 def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
-    """What a backend wants of graphs. One that makes their backwards as a whole takes long: a graph that runs once isn't worth that."""
+    """What a backend requires of graphs. With a backend that compiles a backward as a whole, which takes long, first steps of optimizers aren't compiled."""
     takes_first_steps = takes_first_steps or not backend.one_autograd_node
     return GraphDemands(
         backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, backend.takes_hooks, takes_first_steps,
@@ -128,7 +128,7 @@ def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
 
 
 def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
-    """The stages, one after the other, and what is to be told of them. Raises Restart where the trace has to be restarted."""
+    """Run the stages in order, once, and report the compilation. Raises Restart if the trace must be restarted."""
     tracer = attempt.tracer
     try:
         with temporarily_clear_interpreter_stack():
@@ -148,7 +148,7 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
 
 
 def plan(traced: Traced) -> Planned | Uncompiled:
-    """What becomes of a trace: it has come to the frame's end, or stopped before."""
+    """Plan what follows a trace, which has reached the end of its frame, or has stopped before."""
     stop = traced.stop
     if stop is None:
         assert traced.result is not None
@@ -162,7 +162,7 @@ def plan(traced: Traced) -> Planned | Uncompiled:
 
 
 def specify(compiled: Compiled) -> EntrySpec:
-    """The entry as data: its guards, what they fetch, and what runs in the place of the frame."""
+    """The entry as data: its guards, the values that the guard walk fetches, and what runs in place of the frame."""
     planned = compiled.planned
     attempt, code_plan, behind = planned.attempt, planned.plan, planned.behind
     step: Callable[..., Any] | None = None if behind is None else behind.step
@@ -213,7 +213,7 @@ def report(planned: Planned, entry: Entry) -> None:
 
 
 def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
-    """What is to be told of a compilation; None where nothing is."""
+    """The note of a compilation for reports; None if there is nothing to report."""
     attempt = planned.attempt
     function, seconds = attempt.tracer.function, attempt.stopwatch.seconds
     code = home(function, attempt.first_argument)
@@ -226,7 +226,7 @@ def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
 
 
 def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
-    """Note a compilation. If it goes on after a break, note with the break how many operations it has."""
+    """Record the note of a compilation. For a resume function, its number of operations is added to the note of the break before it."""
     record(note)
     if resumed_after is not None:
         if not resumed_after.after:
@@ -235,16 +235,19 @@ def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
-    """The Python reference must accept the call that the entry was made for (FRAMEJIT_CHECK), unless another thread has changed something."""
+    """Check that the Python reference of the guards accepts the call that the entry was made for (FRAMEJIT_CHECK=compile).
+
+    It may reject the call only if another thread has changed something meanwhile.
+    """
     failing = check_all(guards, call)
     if failing is not None and threading.active_count() == 1:
         raise InternalError(f"a new guard rejects its own call: {explain_failure([failing], call)}")
 
 
 def leave(function: FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:
-    """A resume function that could not be compiled: raise the error where it would have gone on, so that the call's own handlers see it.
+    """Raise an error at the place where a resume function would have continued, because it could not be compiled. So the call's own handlers see the error.
 
-    Raises what comes out; an entry for this one call where the program handles the error and returns.
+    Raises what leaves the call. If the program handles the error and returns, the result is an entry for this one call.
     """
     raises = abort.raising(function, error)
     if raises is None:

@@ -1,4 +1,4 @@
-"""The third stage: the backend makes a callable of the graph, and says what it relies upon."""
+"""The third stage: the backend compiles the graph to a callable, and its assumptions become guards."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ from framejit.report import STATISTICS, counted
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A plan with its graph's callable; None where the graph isn't called. `boxed`: it takes one list of inputs, which it may empty.
+    """A plan with the callable of its graph, which is None if the graph isn't called.
 
-    `errors`: what looks at exceptions of the graph, if it is known of its code which operation each line is.
+    `boxed`: the callable takes one list of inputs, which it may empty. `errors`: handles exceptions of the graph, if it is known which operation each line of
+    the graph's code belongs to.
     """
 
     planned: Planned
@@ -93,7 +94,7 @@ def compile_planned(planned: Planned) -> Compiled:
 
 
 def dispensable(graph: GraphBuilder) -> str | None:
-    """What a graph that the backend can't compile may do without, as the field of GraphDemands that has let it in; None if there is nothing of the kind."""
+    """After a backend has failed on a graph: the field of GraphDemands that allowed something which the graph could do without; None if there is none."""
     node, wrappers = graph.autograd_node, graph.wrappers
     present = {
         "takes_gradients": node is not None and node.asks,
@@ -107,7 +108,7 @@ def dispensable(graph: GraphBuilder) -> str | None:
 
 
 def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
-    """The guards, and the one on symbolic sizes and numbers, if there are any."""
+    """The guards, together with the guard on symbolic sizes and numbers, if there are any."""
     tracer = attempt.tracer
     shapes = tracer.graph.shapes.guard(Call(tuple(tracer.args), tracer.function))
     if tracer.graph.shapes.properties and "shapes" in tracer.config.checks():
@@ -116,7 +117,7 @@ def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...
 
 
 def request_of(planned: Planned) -> GraphRequest:
-    """The request to the backend: the graph, and what is known of its inputs."""
+    """The request to the backend: the graph, and what is known about its inputs."""
     attempt, graph = planned.attempt, planned.graph
     builder, node = attempt.tracer.graph, attempt.tracer.graph.autograd_node
     backend = attempt.request.options.backend if node is None or not node.differentiated_twice else RECORDED
@@ -135,7 +136,7 @@ def request_of(planned: Planned) -> GraphRequest:
 
 
 def inputs_of(graph: GraphResult) -> list[InputInfo]:
-    """The graph's inputs as the backend sees them; of several with one source name, all but the first get a number."""
+    """The graph's inputs as the backend sees them. If several have the same source name, all but the first get a number."""
     inputs: list[InputInfo] = []
     names: dict[str, int] = {}
     for described in graph.inputs:
@@ -160,7 +161,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
 
 
 def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
-    """What the backend relies upon, as guards of ours."""
+    """Guards on the assumptions that the backend has made."""
     sources = [described.source for described in graph.inputs]
     if isinstance(asked, FrozenInputGuard):
         return [ValueIs(sources[asked.index], None, graph.inputs[asked.index].value)]

@@ -1,4 +1,4 @@
-"""The last stage before an entry: all that is needed to make it, as data, so that it can be made again."""
+"""The last stage before an entry: everything that is needed to make it, as data, so that it can be made again for another function."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What runs in place of a frame: handles of this process, which cannot be stored. A warm start would make them again, from a stored graph and plan.
+    """What runs in place of a frame: code and callables of this process, which can't be stored in a file.
 
     Attributes:
-        code: the replacement code; None where the frame runs uncompiled.
+        code: the replacement code; None if the frame runs uncompiled.
         graph: the graph's callable, which the code has among its constants.
-        direct: how the entry runs without a frame; None where it needs one.
-        step, resumes: of a split call, what runs the instruction at fault, and the functions that it chooses from.
+        direct: how the entry runs without a frame; None if it needs a frame.
+        step, resumes: for a split call, the step, which runs the instruction at the break, and the resume functions that the step chooses from.
     """
 
     code: CodeType | None = None
@@ -40,21 +40,21 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class EntrySpec:
-    """All that an entry is made of: data, but for `replacement`.
+    """Everything that an entry is made of. All of it is data, except for `replacement`.
 
-    An entry has its own in `Entry.spec`, with the guards numbered as its tree numbers them, and without the code: the garbage collector looks into a
-    code object only where the entry is its one owner. Guards, sources and the origin name objects of the program that are compared by identity (classes,
-    modules, code), mostly by weak references; a warm start would have to find those by their names.
+    An entry has its spec in `Entry.spec`, with the guards in the order of its tree, and without the code: the garbage collector looks into a code object only
+    if the entry is its only owner. Guards, sources and the origin refer to objects of the program that are compared by identity (classes, modules, code),
+    mostly by weak references.
 
     Attributes:
-        guards: what the entry rests on.
-        origin: why it was made.
-        inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
-        reason: why the frame runs uncompiled, where that is to be reported.
-        compiles_upcalls: whether what the frame calls may be compiled, where it runs uncompiled; with an `outcome`, from the second call on.
-        outcome: what looks at how a frame that runs uncompiled has ended, or at what leaves the replacement code.
-        shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
-        replacement: what runs.
+        guards: the conditions under which the entry is valid.
+        origin: why the entry was made.
+        inputs, captures: the sources of the values that the guard walk fetches: the graph's inputs, and other values that the code needs.
+        reason: why the frame runs uncompiled, if that is reported.
+        compiles_upcalls: if the frame runs uncompiled, whether the functions that it calls may be compiled; with an `outcome`, from the second call on.
+        outcome: checks how a frame that runs uncompiled has ended, or handles an exception that leaves the replacement code.
+        shared: whether the guards cover everything that the entry depends on, so that it may serve other functions with the same code.
+        replacement: what runs in place of the frame.
     """
 
     guards: Sequence[Guard]
@@ -69,7 +69,7 @@ class EntrySpec:
 
 
 def make(spec: EntrySpec) -> Entry:
-    """The entry. Raises ValueError where something that the guards compare with is gone."""
+    """Make the entry. Raises ValueError if an object that the guards compare with is gone."""
     built, made = build(spec.guards, spec.inputs, spec.captures), spec.replacement
     own = replace(spec, guards=built.guards, replacement=replace(made, code=None))
     return Entry(
@@ -79,7 +79,7 @@ def make(spec: EntrySpec) -> Entry:
 
 
 def adopt(entry: Entry) -> Entry:
-    """The entry of another function, made once more: it has a tree of its own, which remembers what it has found, and is fast while that stays."""
+    """Make an entry again, for another function. It gets a guard tree of its own, since a tree is fast as long as it finds the same objects as before."""
     spec: EntrySpec = entry.spec
     code = None if entry.code is None else entry.code.replace()  # its one owner is the new entry
     try:
@@ -89,10 +89,10 @@ def adopt(entry: Entry) -> Entry:
 
 
 def for_one_call(upcalls: Upcalls) -> Entry:
-    """An entry that isn't kept, for a call that runs uncompiled. `upcalls`: what decides about the functions that it calls."""
+    """Make an entry that isn't kept, for a call that runs uncompiled. `upcalls` decides about the functions that the call calls."""
     return Entry(None, build([], [], []).tree, 0, EntrySpec([], compiles_upcalls=True), compiles_upcalls=True, upcalls=upcalls)
 
 
 def run_uncompiled(origin: Origin) -> Entry:
-    """An entry for every call, which runs uncompiled; what it calls may be compiled."""
+    """Make an entry that fits every call, which then runs uncompiled. The functions that it calls may be compiled."""
     return make(EntrySpec([], origin, compiles_upcalls=True))

@@ -1,4 +1,4 @@
-"""Exceptions that a graph raises get the traceback that the program would have given them."""
+"""Gives exceptions that a graph raises the traceback that they would have in the uncompiled program."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ DISPATCH = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in
 """Files of torch through which the nodes of AOTAutograd's graphs call operators, and a program's calls don't."""
 
 OPERATOR = re.compile(r"\btorch\.ops\.(\w+\.\w+\.\w+)")
-"""How generated code names an operator that it calls, or whose result it checks."""
+"""Matches the name of an operator in a line of generated code that calls the operator, or checks its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraphErrors:
-    """Looks at what leaves an entry's code: the `outcome` of the entry. `places`: where the program was at each node, by its `node_lines.key`."""
+    """The `outcome` of an entry, which handles exceptions that leave its code. `places`: where the program was at each node, by its `node_lines.key`."""
 
     places: Mapping[int | None, tuple[UserPlace, ...]]
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
-        """Put the program's frames in the place of that of the code and of the graph's, where the graph has raised `error`."""
+        """If the graph has raised `error`, replace the frames of the code and of the graph in its traceback by the program's frames."""
         assert error is not None
         known = [(self.places[key], traceback) for key, traceback in node_lines.nodes_in(error.__traceback__) if key in self.places]
         if known:
@@ -43,7 +43,7 @@ class GraphErrors:
 
 @dataclass(frozen=True, slots=True)
 class OperatorErrors:
-    """The `outcome` of an entry whose graph runs as code that a backend has generated, in which only the program's own operators are known by name.
+    """The `outcome` of an entry whose graph runs as code that a backend has generated. In such code, only the program's own operators are known by name.
 
     `places`: where the program was at the one node that calls an operator, by the operator's name as in `torch.ops.mine.scaled.default`.
     """
@@ -51,7 +51,7 @@ class OperatorErrors:
     places: Mapping[str, tuple[UserPlace, ...]]
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
-        """Put the program's frames in the place of those of the code and of the backend's, where one of these operators has raised `error`."""
+        """If one of these operators has raised `error`, replace the frames of the code and of the backend in its traceback by the program's frames."""
         assert error is not None
         traceback = error.__traceback__
         while traceback is not None:
@@ -64,14 +64,14 @@ class OperatorErrors:
 
 
 def without_dispatch(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback from where it has left torch's dispatch of operators."""
+    """The part of a traceback that comes after torch's dispatch of operators."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(DISPATCH):
         traceback = traceback.tb_next
     return traceback
 
 
 def nested(found: Sequence[tuple[UserPlace, ...]]) -> tuple[UserPlace, ...]:
-    """Where the program was at nodes of which each runs the graph with the next. A backward pass was traced where its forward pass was, and runs here."""
+    """The places where the program was, for nodes of which each runs the graph that contains the next one. A backward pass counts as where it runs."""
     places: tuple[UserPlace, ...] = ()
     for each in found:
         places += each[len(places) :]
@@ -79,7 +79,7 @@ def nested(found: Sequence[tuple[UserPlace, ...]]) -> tuple[UserPlace, ...]:
 
 
 def of_program(function: Any, places: tuple[UserPlace, ...], inner: TracebackType | None) -> TracebackType | None:
-    """The traceback `inner`, behind frames of a function, and of what it has called, at these places."""
+    """A traceback with frames of the program at these places, outermost first, followed by the traceback `inner`."""
     traceback = inner
     for code, offset in reversed(places):
         own = function.__code__ if code is None else code
@@ -89,13 +89,14 @@ def of_program(function: Any, places: tuple[UserPlace, ...], inner: TracebackTyp
 
 
 def of_graph(gm: fx.GraphModule) -> GraphErrors | None:
-    """For a graph that is still as it was traced; None where it has no nodes of which the place is known."""
+    """Make GraphErrors for a graph, which must be as it was traced. The result is None if it has no nodes of which the place is known."""
     places = {node_lines.key(node.meta): node.meta[USER_PLACES] for node in nodes_inside(gm) if node.meta.get(USER_PLACES)}
     return GraphErrors(places) if places else None
 
 
 def of_operators(gm: fx.GraphModule) -> OperatorErrors | None:
-    """For a graph that is still as it was traced, which a backend generates code for; None where it calls no operators of the program's."""
+    """Make OperatorErrors for a graph, which must be as it was traced, for which a backend generates code. The result is None if the graph calls no operators
+    of the program."""
     calls: dict[str, set[tuple[UserPlace, ...]]] = {}
     for node in nodes_inside(gm):
         if isinstance(node.target, OpOverload) and is_of_others(node.target) and node.meta.get(USER_PLACES):

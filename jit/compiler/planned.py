@@ -1,4 +1,4 @@
-"""The second stage: from the end of a trace, or from where it is split, to what is to be built and the graph that it needs."""
+"""The second stage: plans the values that are built at the end of a trace, or where it is split, and finishes the graph that they need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from framejit.tracing.tracer import Tracer
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """How a split call goes on: the step runs the instruction at fault and chooses one of the resume functions. `broke`: for reports."""
+    """How a split call continues: the step runs the instruction at the break, and chooses one of the resume functions. `broke` is the break, for reports."""
 
     step: FunctionType
     resumes: tuple[CompiledFunction, ...]
@@ -39,9 +39,10 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the replacement code does. `behind`: what follows it, where the call is split. `operations`: of the graph; None where it isn't called.
+    """The plan of the replacement code.
 
-    `later`: guards of a backward pass of the graph.
+    `behind`: how the call continues, if it is split. `operations`: the number of operations in the graph; None if the graph isn't called. `later`: guards of
+    a backward pass of the graph.
     """
 
     attempt: Attempt
@@ -55,9 +56,10 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Uncompiled:
-    """The frame runs uncompiled for the calls that the guards accept. `reason`, `stack`: why, and where, if that is to be reported.
+    """The plan for a frame that runs uncompiled, in all calls that the guards accept.
 
-    `compiles_upcalls`: what it calls may be compiled; `outcome`: what looks at how the call ends.
+    `reason`, `stack`: why it runs uncompiled, and where tracing stopped, if that is reported. `compiles_upcalls`: the functions that it calls may be compiled.
+    `outcome`: checks how the call ends.
     """
 
     attempt: Attempt
@@ -69,9 +71,9 @@ class Uncompiled:
 
 
 def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | Uncompiled:
-    """Plan how to build the result: what the frame returns, or the state of the frames of a call that is split.
+    """Plan how to build the result, which is the value that the frame returns, or the state of a call that is split.
 
-    Raises GraphBreak where that can't be done, Restart where the trace has to be restarted.
+    Raises GraphBreak if the result can't be built, and Restart if the trace must be restarted.
     """
     tracer = attempt.tracer
     refuse_open_inference_mode(tracer, behind)
@@ -95,18 +97,18 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
 
 
 def here(tracer: Tracer) -> list[UserFrame]:
-    """Where the traced frame is."""
+    """The place that the traced frame has reached."""
     return [UserFrame.of(tracer.function.__code__, tracer.root_position())]
 
 
 def refuse_open_inference_mode(tracer: Tracer, behind: Behind | None) -> None:
-    """A frame must not return inside an inference mode that it has entered."""
+    """Raise GraphBreak if the frame returns inside an inference mode that it has entered."""
     if behind is None and tracer.graph.modes.inference_open:
         raise GraphBreak(breaks.GlobalStateUnsupported("an inference mode that was entered is still in force at the return"), here(tracer))
 
 
 def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
-    """Have the replacement code leave torch's modes and framejit's directives as the trace has left them."""
+    """Make the replacement code put torch's modes and framejit's directives into the state in which they are at the end of the trace."""
     tracer = attempt.tracer
     modes = tracer.graph.modes
     casts_are_cached = tracer.graph.autograd_node is None
@@ -122,7 +124,7 @@ def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
 
 
 def plan_code(tracer: Tracer, result: Object) -> Plan:
-    """The plan of the replacement code. Raises GraphBreak where a value can't be built."""
+    """Plan the replacement code. Raises GraphBreak if a value can't be built."""
     position = tracer.root_position()
     finished = FinishedTrace(result, tracer.effects, tracer.function.__code__, False, position, position, tracer.held_arguments())
     try:
@@ -134,7 +136,7 @@ def plan_code(tracer: Tracer, result: Object) -> Plan:
 
 
 def with_what_must_run(tracer: Tracer, outputs: Sequence[object]) -> list[object]:
-    """The outputs, and nodes that nothing needs and that have to run all the same."""
+    """The outputs, together with nodes that must run although nothing needs their results."""
     known = [*outputs]
     known += tracer.graph.unused_under_handlers(known)
     known += tracer.graph.unused_draws(known)
@@ -142,7 +144,7 @@ def with_what_must_run(tracer: Tracer, outputs: Sequence[object]) -> list[object
 
 
 def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
-    """The plan with what the finished graph says: whether it must run, from where, and what becomes of a call whose graph raises."""
+    """The plan, completed with facts about the finished graph: whether it must run, where it is called, and what happens if it raises."""
     code, finished, place = tracer.function.__code__, planned.trace, graph.place
     if graph.has_effects:
         finished = replace(finished, graph_needed=True)
@@ -160,7 +162,7 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
 
 
 def guard_aliasing(attempt: Attempt) -> None:
-    """A value from outside that the trace changes must be none of the other values it has looked at."""
+    """Guard that a value from outside which the trace changes isn't one of the other values that the trace has looked at."""
     tracer = attempt.tracer
     observed = tracer.shared_values()
     for logged in tracer.effects.order():
@@ -173,7 +175,7 @@ def guard_aliasing(attempt: Attempt) -> None:
 
 
 def line_of(attempt: Attempt, position: Position) -> UserLine:
-    """A place in the traced frame, for guards."""
+    """The line of a place in the traced frame, for guards."""
     function = attempt.tracer.function
     code = home(function, attempt.first_argument)
     if code is not function.__code__:
@@ -183,19 +185,19 @@ def line_of(attempt: Attempt, position: Position) -> UserLine:
 
 
 def count_operations(graph: GraphResult) -> int:
-    """Operators in the graph; switches of modes are none."""
+    """The number of operators in the graph. Nodes that switch modes don't count."""
     return sum(node.op in ("call_function", "call_method") and node.target not in MODE_CHANGES for node in graph.gm.graph.nodes)
 
 
 def log_effects(tracer: Tracer) -> None:
-    """What the replacement code changes outside itself, for the log."""
+    """Log the changes that the replacement code makes to outside values."""
     if logs.enabled("effects"):
         text = "\n".join(map(describe_effect, tracer.effects.order())) or "none"
         logs.info("effects", f"effects of {tracer.function.__qualname__}", text)
 
 
 def describe_effect(logged: Logged) -> str:
-    """An effect in a line."""
+    """A line of the log about one effect."""
     effect = logged.effect
     where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
     if isinstance(effect, Object) and effect.source is not None:
@@ -205,12 +207,12 @@ def describe_effect(logged: Logged) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DirectivesChange:
-    """The effect of leaving the trace with other directives in force than it began with."""
+    """The effect of a trace that ends with other directives in force than those with which it began."""
 
     after: Directives
 
     def replay(self, cg: Codegen) -> None:
-        """Emit the call that puts them in force."""
+        """Emit the call that puts the directives in force."""
         cg.load_const(self.after)
         cg.call_const(CURRENT.set, 1)
         cg.pop_top()

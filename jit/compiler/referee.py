@@ -1,4 +1,4 @@
-"""The check that FRAMEJIT_CHECK=shapes asks for: that the guard on sizes and numbers implies all that a trace has assumed of them."""
+"""FRAMEJIT_CHECK=shapes: proves that the guard on sizes and numbers implies everything that a trace has assumed about them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from framejit.guards.shapes import ShapesHold
 from framejit.guards.tensor_source import TENSOR_NUMBERS
 
 SECONDS = 5.0
-"""The time that z3 gets for one entry. What it can't decide by then is let pass."""
+"""The time that z3 gets for one entry. Assumptions that it can't decide in this time are accepted."""
 
 
 def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
-    """Have z3 prove that wherever the guard holds, the trace's assumptions are true.
+    """Make z3 prove that the trace's assumptions are true whenever the guard holds.
 
-    Raises GuardsTooWeak, with the assumption, the program's line and numbers for which it is false.
+    Raises GuardsTooWeak, with an assumption, the program's line, and numbers for which the assumption is false.
     """
     facts, reads = shapes.origins_of_symbols()
     symbols = {source: symbol for symbol, sources in reads.items() for source in sources[:1]}

@@ -1,4 +1,4 @@
-"""What becomes of an entry when a new one serves all its calls: it goes, unless its code is for fixed sizes that come again and may be faster for that."""
+"""Decides what happens to an entry when a new one serves all its calls: it is dropped, unless its code for fixed sizes may be faster and was used again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from framejit.guards.superseded import fixes_more, supersedes
 
 
 def fate(old: Entry, new: Entry, backend: Backend) -> Fate:
-    """What becomes of `old` now that there is `new`.
+    """What happens to the entry `old` now that there is `new`.
 
-    It stays where it isn't proven that all its calls are served, and where the new one would serve them worse: with a graph break, or uncompiled. Where it
-    was used more than once, for sizes that are constants in it and symbols in the new one, code of some backends is faster: it is preferred.
+    It stays if it isn't proven that the new entry serves all its calls, or if the new one would serve them worse: with a graph break, or uncompiled. It is
+    preferred if it was used more than once, for sizes that are constants in it and symbols in the new entry, and the backend's code may be faster for that.
     """
     worse = new.code is None or (new.step is not None and old.step is None)
     if worse or old.code is None or not supersedes(new.spec.guards, old.spec.guards):

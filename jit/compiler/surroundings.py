@@ -1,4 +1,4 @@
-"""What is arranged around a compile: it runs with room on the stack, and invisible to the program."""
+"""The surroundings of a compile: it gets room on the stack, the garbage collector is off, and the program doesn't notice it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from framejit.compiler.aside import aloud, hooks_and_profilers, silent
 from framejit.warning_filters import version_kept
 
 FRAMES_FOR_TRACING = 5000
-"""Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
+"""The number of frames that a compile may use beyond the recursion limit in force. They must fit on a thread's C stack, usually eight megabytes."""
 
 _program_freezes = False
-"""Whether the program has been seen to keep objects from the garbage collector."""
+"""Whether the program has been seen to freeze objects, which exempts them from garbage collection."""
 
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[bool]:
-    """Nothing of the program's is met inside the `with` block; gives whether the program has the garbage collector on."""
+    """A `with` block for a compile, in which hooks, profilers and the like of the program aren't in force. It gives whether the program has the garbage
+    collector on."""
     with interrupts.waiting(), hooks_and_profilers(), silent(), collector(False) as collects:
         yield collects
 
 
 @contextlib.contextmanager
 def as_the_program_has_it(collects: bool) -> Iterator[None]:
-    """Run code inside the `with` block that is none of ours, and may take long: a backend."""
+    """A `with` block, inside a compile, for code that isn't framejit's and may take long: a backend. The garbage collector is as the program has it."""
     with collector(collects), interrupts.at_once(), aloud(), version_kept():
         yield
 
 
 @contextlib.contextmanager
 def collector(enabled: bool) -> Iterator[bool]:
-    """Python's garbage collector on or off inside the `with` block; gives whether it was on before.
+    """Switch Python's garbage collector on or off for the `with` block, which gives whether it was on before.
 
-    A trace makes hundreds of thousands of objects that nearly all stay till its end: collections in between would take a third of its
-    time and find nothing.
+    A trace makes hundreds of thousands of objects, and nearly all of them live until its end. Collections in between would take a third of its time and
+    find nothing.
     """
     before = gc.isenabled()
     if enabled:
@@ -50,9 +51,10 @@ def collector(enabled: bool) -> Iterator[bool]:
 
 
 def age_what_is_there() -> None:
-    """Have what the trace has made so far become old without being looked at; most of it goes by its reference counts very soon.
+    """Move the objects that the trace has made to the garbage collector's oldest generation without a collection. Most are soon freed by reference counts.
 
-    Not where the program itself has frozen objects, which would be unfrozen with them. Once it has, it isn't asked again: counting them takes milliseconds.
+    This isn't done if the program itself has frozen objects, since these would be unfrozen too. Once it has, that isn't checked again: counting frozen
+    objects takes milliseconds.
     """
     global _program_freezes
     _program_freezes = _program_freezes or gc.get_freeze_count() > 0
@@ -63,7 +65,7 @@ def age_what_is_there() -> None:
 
 @contextlib.contextmanager
 def deeper_recursion() -> Iterator[None]:
-    """Room on the stack for the compiler, which takes some thirty frames where the program takes three."""
+    """Raise the recursion limit for the compiler, which needs about thirty frames where the program needs three."""
     limit = sys.getrecursionlimit()
     raised = limit + FRAMES_FOR_TRACING
     sys.setrecursionlimit(raised)

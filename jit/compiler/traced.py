@@ -1,4 +1,4 @@
-"""The first stage: the call runs symbolically, to the end of its frame or to where tracing stops."""
+"""The first stage: the call is run symbolically, up to the end of its frame or to the place where tracing stops."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Attempt:
     """One trace of a request.
 
     Attributes:
-        stopwatch: measures the stages, of all attempts together.
-        frame_id: numbers the frames that this process has compiled.
+        stopwatch: measures the stages of all attempts together.
+        frame_id: the number of this frame among those that this process has compiled.
         collects: whether the program has the garbage collector on.
     """
 
@@ -31,13 +31,13 @@ class Attempt:
 
     @property
     def first_argument(self) -> Any:
-        """The call's first argument; None where it has none."""
+        """The first argument of the call; None if it has none."""
         return self.tracer.args[0] if self.tracer.args else None
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A trace that has ended. `result`: what the frame returns; None where the trace has stopped before, for the reason in `stop`."""
+    """A trace that has ended. `result` is the value that the frame returns, or None if the trace has stopped before that, for the reason in `stop`."""
 
     attempt: Attempt
     result: Object | None
@@ -45,7 +45,7 @@ class Traced:
 
 
 def trace(attempt: Attempt) -> Traced:
-    """Trace the frame. Raises Restart where it has to be restarted."""
+    """Trace the frame. Raises Restart if the trace must be restarted."""
     try:
         return Traced(attempt, run(attempt.tracer), None)
     except Restart:
@@ -57,7 +57,7 @@ def trace(attempt: Attempt) -> Traced:
 
 
 def run(tracer: Tracer) -> Object:
-    """Run the frame symbolically. An exception that leaves it is the program's own: it runs uncompiled, to raise it for real."""
+    """Run the frame symbolically. If the program's own exception leaves the frame, the trace stops: the frame runs uncompiled, and raises it for real."""
     tracer.graph.modes.enter()
     try:
         return tracer.run()
