@@ -3,14 +3,11 @@
 Mirrors jit/ceval/loop.py, jit/tracing/tracer.py, jit/objects/torchcall.py, jit/objects/registry.py and jit/graph/builder.py.
 """
 
-from __future__ import annotations
-
 import inspect
+from collections import ChainMap
 from collections.abc import Callable
-from contextlib import nullcontext
 from operator import getitem
-from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
 
 import torch
@@ -18,279 +15,212 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .bytecode import Break, decode
-from .guards import CALL, CONSTANTS, FACTS, MODULE_LISTS, Call, Guard, Source, global_of, hooks_of, signature_of
-from .operations import OPERATIONS, Jump, Return
-from .values import Constant, Method, Object, Outside, Sequence, Tensor, Value
+from .operations import NULL, ON_OBJECTS, Frame
+from .values import CALL, CONSTANTS, Constant, Guard, Iterator, Known, Object, Outside, Sequence, Tensor, Value, facts_of, signature_of
 
-OPERATORS = {id(function) for function in torch.overrides.get_testing_overrides()}
-"""What may become a node: the functions and methods that torch lets a subclass override. (jit/objects/torchfunctions.py)"""
-LOOKS = {"size", "dim", "numel", "stride", "is_floating_point", "__len__"}
-"""Methods of tensors that give what a guard on a tensor holds."""
-PURE = {id(function) for function in (abs, min, max, int, float, bool, str, round, range)}
-"""Functions that are called on constants while tracing. (jit/objects/registry.py: pure)"""
-PLAIN: set[Any] = {object.__getattribute__, ModuleType.__getattribute__}
+PURE = (abs, bool, float, int, max, min, range, round, str)
+OPERATORS = {id(function) for function in (*torch.overrides.get_testing_overrides(), *PURE) if not function.__name__.endswith("_")}
+"""What gives a node, or a constant for constants: the functions that torch lets a subclass override, and some builtins."""
+LOOKS = {"getattr", "size", "dim", "numel", "stride", "is_floating_point"}
+"""What gives a constant for a tensor, too, as it tells only what a guard on the tensor holds."""
+CONTAINERS = {list, tuple, nn.Sequential, nn.ModuleList}
+PLAIN: set[Any] = {cls.__getattribute__ for cls in (object, ModuleType, list, tuple, dict)}
 """The lookups of attributes that look into an object's fields and its class, and nowhere else."""
-MOST_ITERATIONS = 10_000
 
 
-class Frame:
-    """One activation of a function: variables, value stack, and the operation that runs. (jit/ceval/frame.py)
+def global_of(function: FunctionType, name: str) -> Any:
+    return ChainMap(function.__globals__, function.__builtins__)[name]
 
-    Operands stay on the stack until the operation has succeeded. So a frame that stops stands at the beginning of the operation at fault.
-    """
 
-    def __init__(self, function: Object, locals: dict[str, Value]) -> None:
-        self.function = function
-        self.locals = locals
-        self.stack: list[Value | None] = []
-        self.ops = decode(function.value.__code__)
-        self.pc = 0
+def default_of(function: FunctionType, name: str) -> Any:
+    return signature_of(function).parameters[name].default
 
-    @property
-    def where(self) -> str:
-        return f"{Path(self.function.value.__code__.co_filename).name}:{self.ops[self.pc].line}"
+
+def hooks_of(module: nn.Module) -> int:
+    """Counts the hooks that a call of a module runs: its own, and those of all modules."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(module, name)) + len(getattr(nn.modules.module, f"_global{name}")) for name in names)
 
 
 class Tracer:
-    """One trace of one call: the frame of the function, and all that the trace leaves behind."""
+    """One trace of one call, and all that it leaves behind. It is the virtual machine that works on Values.
 
-    def __init__(self, call: Call) -> None:
-        self.graph = fx.Graph()
-        self.inputs: list[Source] = []
-        self.guards: dict[tuple[str, Source], Guard] = {}
-        self.seen: dict[Source, Value] = {}
-        self.trail: list[Callable[[], Any]] = []  # how to undo what has been done (jit/trail.py)
-        self.fakes = FakeTensorMode()
-        self.last_input: fx.Node | None = None
-        self.iterations = 0
-        self.where = "every call"
-        self.guard("torch", CALL, call)
-        function = Object(CALL.attribute("function"), call.function)
-        self.frame = Frame(function, {name: Outside(CALL.variable(name), value) for name, value in call.locals.items()})
+    `inputs`: the sources of the graph's placeholders. `seen`: a Value for each source that has been asked about. `frames`: those that run,
+    the outermost first. `trail`: functions that take back what the current operation of the outermost frame has done. (jit/trail.py)
+    """
+
+    def __init__(self) -> None:
+        self.graph, self.fakes = fx.Graph(), FakeTensorMode()
+        self.inputs, self.guards, self.seen, self.frames, self.trail = [], [], {}, [], []
 
     # The loop
 
-    def run(self, frame: Frame) -> Value:
-        """What the frame returns. Raises Break where tracing stops."""
-        while True:
-            op = frame.ops[frame.pc]
-            operation = OPERATIONS.get(op.name)
-            if operation is None:
-                raise Break(f"{op.name} isn't traced")
-            self.where = frame.where
-            base = len(frame.stack) - operation.count(op)
-            try:
-                answer = operation.trace(self, frame, op.arg, *frame.stack[base:])
-            except Return as result:
-                return result.args[0]
-            frame.stack[base:] = operation.pushed(answer)
-            target = answer.index if isinstance(answer, Jump) else frame.pc + 1
-            self.iterations += target <= frame.pc
-            if self.iterations > MOST_ITERATIONS:
-                raise Break("too many iterations")
-            frame.pc = target
-            if frame is self.frame:
-                self.trail.clear()  # the operations of called frames are part of the call, and undone with it
+    def trace(self, function: FunctionType, locals: dict[str, Any]) -> tuple[Value | Frame | None, str]:
+        """What the function returns; or the frame at the operation that splits the call; or None, if the call can't be split. And why.
 
-    def run_to_the_end(self) -> Value | Break:
-        """What the function returns; or why tracing stops at `frame.pc`, after what the operation there has done is undone."""
+        Whatever goes wrong stops tracing: a Break, a name without a value, an operator that raises. What the operation at fault has done is
+        undone; later it runs natively, and the program sees what it does then.
+        """
+        variables = {name: Outside(value, source=CALL.attribute("locals").then("{1}", getitem, name)) for name, value in locals.items()}
         try:
-            return self.run(self.frame)
-        except Break as stop:
+            return self.run(Object(function, source=CALL.attribute("function")), variables), "return"
+        except Exception as stop:
             while self.trail:
                 self.trail.pop()()
-            return stop
+            if self.frames and self.frames[0].op.name in ON_OBJECTS:
+                return self.frames[0], f"{type(stop).__name__}: {stop}  # {self.frames[-1].op.where}"
+            return None, f"uncompiled, {type(stop).__name__}: {stop}"
+
+    def run(self, function: Object, locals: dict[str, Value]) -> Value:
+        """What the function returns. If tracing stops, each frame stands before the operation at fault."""
+        frame = Frame(function, decode(function.value.__code__), locals)
+        self.frames.append(frame)
+        while frame.op.name != "RETURN_VALUE":
+            frame.step(self)
+            if len(self.frames) == 1:
+                self.trail.clear()  # the operations of called frames are part of the call, and undone with it
+        return self.frames.pop().stack.pop()
 
     # Values, and guards on what is asked about them
 
-    def guard(self, kind: str, source: Source, value: Any) -> None:
-        self.guards.setdefault((kind, source), Guard(kind, source, FACTS[kind](value), self.where))
+    def observe(self, value: Value) -> Value:
+        """The value, with a guard on it if nothing has asked for it before."""
+        if isinstance(value, Outside) and value.source not in self.seen:
+            self.guards.append(Guard(value.source, facts_of(value.value), self.frames[-1].op.where))
+            self.seen[value.source] = self.wrap(value)
+        return self.seen[value.source] if isinstance(value, Outside) else value
+
+    def wrap(self, value: Outside) -> Value:
+        """The kind of Value that stands for it, now that it is guarded."""
+        if type(value.value) in (torch.Tensor, nn.Parameter):
+            self.inputs.append(value.source)
+            return Tensor(self.graph.placeholder(f"input_{len(self.inputs)}"), self.fakes.from_tensor(value.value), source=value.source)
+        return (Constant if type(value.value) in CONSTANTS else Object)(value.value, source=value.source)
 
     def known(self, value: Any) -> Value:
-        """A value that the program's code or an operation on constants has given."""
-        if type(value) is tuple:
-            return Sequence(None, tuple, [self.known(each) for each in value])
-        if type(value) not in CONSTANTS:
+        """Stands for a value that the program's code or an operation on constants has given."""
+        if type(value) not in CONSTANTS | {tuple}:
             raise Break(f"a {type(value).__name__} that the trace has made")
-        return Constant(None, value)
+        return Constant(value)
 
-    def observe(self, value: Value) -> Value:
-        """The value, with a guard on its type if nothing has asked for it before."""
-        if not isinstance(value, Outside):
-            return value
-        if value.source not in self.seen:
-            self.seen[value.source] = self.wrap(value.value, value.source)
-        return self.seen[value.source]
-
-    def wrap(self, value: Any, source: Source) -> Value:
-        if type(value) in (torch.Tensor, nn.Parameter):
-            self.guard("tensor", source, value)
-            # Placeholders come first in a graph. They aren't undone: an input that nothing uses does no harm.
-            with self.graph.inserting_after(self.last_input) if self.last_input else self.graph.inserting_before():
-                self.last_input = self.graph.placeholder(f"input_{len(self.inputs)}")
-            self.inputs.append(source)
-            return Tensor(source, self.last_input, self.fakes.from_tensor(value))
-        if type(value) in (list, tuple):
-            self.guard("length", source, value)
-            return Sequence(source, type(value), [Outside(source.item(i), each) for i, each in enumerate(value)])
-        if type(value) in CONSTANTS:
-            self.guard("equals", source, value)
-            return Constant(source, value)
-        self.guard("is", source, value)
-        return Object(source, value)
-
-    def constant(self, value: Value) -> Any:
-        """What a value is as a constant. The data of tensors isn't known."""
+    def constant(self, value: Value, of_tensor: Callable[[Tensor], Any] | None = None) -> Any:
+        """What a value is as a constant, with what `of_tensor` gives in the place of each tensor, whose data isn't known."""
         value = self.observe(value)
         if isinstance(value, Constant):
             return value.value
-        if isinstance(value, Sequence):
-            return value.cls(map(self.constant, value.items))
-        raise Break("a decision by the data of a tensor" if isinstance(value, Tensor) else "a value that isn't constant")
+        if isinstance(value, Tensor) and of_tensor:
+            return of_tensor(value)
+        sequence = self.sequence(value)
+        return sequence.cls(self.constant(each, of_tensor) for each in sequence.parts)
 
-    def is_none(self, value: Value) -> Any:
-        """None for None, and something else for all other values."""
-        value = self.observe(value)
-        return value.value if isinstance(value, Constant) else value
+    truth = constant
 
-    def items(self, value: Value) -> list[Value]:
-        """The items of what is iterated over or unpacked."""
+    def is_none(self, value: Value) -> bool:
+        return getattr(self.observe(value), "value", value) is None
+
+    def sequence(self, value: Value, length: int | None = None) -> Sequence:
+        """The items of what is iterated over, or unpacked into `length` variables. How many there are is guarded."""
         value = self.observe(value)
-        if isinstance(value, Sequence):
-            return list(value.items)
-        if isinstance(value, Constant) and type(value.value) in (range, torch.Size):
-            return [Constant(None, each) for each in value.value]
-        if isinstance(value, Object) and type(value.value) in MODULE_LISTS:
-            self.guard("length", value.source, value.value)
-            return [Outside(value.source.item(i), each) for i, each in enumerate(value.value)]
-        raise Break(f"the items of a {type(value).__name__}")
+        if isinstance(value, Constant) and type(value.value) in (range, tuple, torch.Size):
+            value = Sequence(tuple, parts=list(map(self.known, value.value)))
+        if isinstance(value, Object) and type(value.value) in CONTAINERS:
+            self.observe(Outside(len(value.value), source=value.source.then("len({})", len)))
+            items = [Outside(each, source=value.source.then("{}[{}]", getitem, i)) for i, each in enumerate(value.value)]
+            value = Sequence(type(value.value), source=value.source, parts=items)
+        if not isinstance(value, Sequence) or length not in (None, len(value.parts)):
+            raise Break(f"what is in a {type(getattr(value, 'value', value)).__name__}")
+        return value
+
+    def iterator(self, value: Value) -> Value:
+        return Iterator(parts=[self.sequence(value)])
+
+    def next(self, iterator: Value) -> Value:
+        if not isinstance(iterator, Iterator):
+            raise Break("the position of an iterator from outside")
+        position, items = iterator.position, iterator.parts[0].parts
+        if position == len(items):
+            return NULL
+        iterator.position += 1
+        self.trail.append(lambda: setattr(iterator, "position", position))
+        return items[position]
 
     # Operators
 
-    def operator(self, function: Callable[..., Any], args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def operator(self, function: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
         """The result of an operator: computed now on constants, or a node of the graph. (jit/objects/torchcall.py: torch_call)"""
-        values = Sequence(None, tuple, [*args, *kwargs.values()])
-        inputs: list[Tensor] = []
-        fakes = self.argument(values, lambda tensor: inputs.append(tensor) or tensor.fake)  # type: ignore[func-returns-value]
-        try:
-            with self.fakes if inputs else nullcontext():  # type: ignore[attr-defined]
-                result = function(*fakes[: len(args)], **dict(zip(kwargs, fakes[len(args) :])))
-        except Exception as error:
-            raise Break(f"{name_of(function)} raises {type(error).__name__}") from error  # the real call says what the program sees
-        if not isinstance(result, torch.Tensor) and (not inputs or function is getattr or name_of(function) in LOOKS):
-            return self.known(result)
-        nodes = self.argument(values, lambda tensor: tensor.node)
-        return self.of_node(result, function, nodes[: len(args)], dict(zip(kwargs, nodes[len(args) :])))
 
-    def argument(self, value: Value, of_tensor: Callable[[Tensor], Any]) -> Any:
-        """What an operator is given for a value: `of_tensor` of each tensor, and constants as they are."""
-        value = self.observe(value)
-        if isinstance(value, Tensor):
-            return of_tensor(value)
-        if isinstance(value, Sequence):
-            return value.cls(self.argument(each, of_tensor) for each in value.items)
-        return self.constant(value)
+        def given(of_tensor: Callable[[Tensor], Any] | None) -> tuple[list[Any], dict[str, Any]]:
+            return [self.constant(each, of_tensor) for each in args], {key: self.constant(each, of_tensor) for key, each in kwargs.items()}
 
-    def of_node(self, fake: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
-        """The value of a node, which is only made if it gives tensors."""
-        tensors = list(fake) if type(fake) in (tuple, list) else [fake]
-        if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
-            raise Break(f"{name_of(function)} gives a {type(fake).__name__}")
-        if getattr(torch.Tensor, name_of(function), None) is function:
-            node = self.graph.call_method(name_of(function), args, kwargs)
-        else:
-            node = self.graph.call_function(function, args, kwargs)
+        fakes, named = given(lambda tensor: tensor.fake)
+        with self.fakes:
+            result = function(*fakes, **named)
+        several = type(result) in (tuple, list) and id(function) in OPERATORS and all(isinstance(each, torch.Tensor) for each in result)
+        if isinstance(result, torch.Tensor) or several:
+            return self.of_node(result, function, *given(lambda tensor: tensor.node))
+        if function.__name__ not in LOOKS:
+            given(None)  # no tensor may be among them
+        return self.known(result)
+
+    def of_node(self, fake: Any, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
+        node = self.graph.call_function(function, tuple(args), kwargs)
         self.trail.append(lambda: self.graph.erase_node(node))
         if isinstance(fake, torch.Tensor):
-            return Tensor(None, node, fake)
-        return Sequence(None, type(fake), [self.of_node(tensor, getitem, (node, i), {}) for i, tensor in enumerate(tensors)])
+            return Tensor(node, fake)
+        return Sequence(type(fake), parts=[self.of_node(each, getitem, [node, i], {}) for i, each in enumerate(fake)])
 
     # Names and attributes
 
     def load_global(self, function: Object, name: str) -> Value:
-        try:
-            return Outside(function.source.global_name(name), global_of(function.value, name))
-        except KeyError:
-            raise Break(f"the name {name} isn't defined") from None
+        return Outside(global_of(function.value, name), source=function.source.then("{1}", global_of, name))
 
     def attribute(self, owner: Value, name: str) -> Value:
-        """An attribute, found as `object.__getattribute__` finds it, without running code of the program's. (jit/objects/object.py)"""
-        if isinstance(owner, Outside) and type(owner.value) is list:  # its length doesn't matter
-            self.guard("type", owner.source, owner.value)
-            return Method(None, owner, name)
+        return self.method(owner, name, called=False)[1]
+
+    def method(self, owner: Value, name: str, called: bool = True) -> tuple[Value, Value]:
+        """A method's function and its receiver, if it is `called`; NULL and the value of another attribute. No code of the program runs."""
         owner = self.observe(owner)
-        if isinstance(owner, Tensor):
-            if name in ("shape", "dtype", "device", "ndim", "T", "mT"):
-                return self.operator(getattr, [owner, self.known(name)], {})
-        if not isinstance(owner, Object):
-            cls = torch.Tensor if isinstance(owner, Tensor) else owner.cls if isinstance(owner, Sequence) else type(self.constant(owner))
-            if not callable(getattr(cls, name, None)):
-                raise Break(f"the attribute {name} of a {cls.__name__}")
-            return Method(None, owner, name)
-        value, source = owner.value, owner.source
-        in_class = None if isinstance(value, ModuleType) else inspect.getattr_static(type(value), name, None)
-        if type(value).__getattribute__ in PLAIN and not hasattr(type(in_class), "__set__"):
-            fields = getattr(value, "__dict__", {})
-            tables = [fields, *(fields.get(table, {}) for table in ("_parameters", "_buffers", "_modules") if isinstance(value, nn.Module))]
-            for table in tables:
-                if name in table:
-                    return Outside(source.attribute(name), table[name])
-            if isinstance(in_class, FunctionType):
-                return Method(None, owner, name, Outside(source.attribute(name).attribute("__func__"), in_class))
-        raise Break(f"the attribute {name} of a {type(value).__name__}")
+        if isinstance(owner, Tensor) and name in ("shape", "dtype", "device", "ndim", "T", "mT"):
+            return NULL, self.operator(getattr, owner, Constant(name))
+        cls = torch.Tensor if isinstance(owner, Tensor) else owner.cls if isinstance(owner, Sequence) else type(owner.value)
+        in_class = inspect.getattr_static(cls, name, None)
+        if isinstance(owner, Object):
+            if cls.__getattribute__ not in PLAIN:
+                raise Break(f"an attribute of a {cls.__name__}")
+            fields = getattr(owner.value, "__dict__", {})
+            fields = ChainMap(fields, *(fields[table] for table in ("_parameters", "_buffers", "_modules") if issubclass(cls, nn.Module)))
+            if name in fields and not hasattr(type(in_class), "__set__"):
+                return NULL, Outside(fields[name], source=owner.source.attribute(name))
+            if called and type(in_class) is FunctionType:
+                return Outside(in_class, source=owner.source.attribute(name).attribute("__func__")), owner
+        if called and type(in_class) in (FunctionType, MethodDescriptorType) and not name.startswith("__"):
+            return Object(in_class), owner
+        raise Break(f"the attribute {name} of a {cls.__name__}")
 
     # Calls
 
-    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def call(self, function: Any, /, *args: Value, **kwargs: Value) -> Value:
         """The result of a call: by a model, as a node, or by running the function's own frame."""
         function = self.observe(function)
-        if isinstance(function, Method):
-            if function.function is not None:
-                return self.call(function.function, [function.receiver, *args], kwargs)
-            return self.call_method(function.receiver, function.name, args, kwargs)
-        if not isinstance(function, Object):
-            raise Break("a call of what is no function")
-        target = function.value
-        if target is len and not isinstance(self.observe(args[0]), Tensor):
-            return self.known(len(self.items(args[0])))
-        if id(target) in PURE and not kwargs:
-            return self.operator(target, args, kwargs)
-        if id(target) in OPERATORS and not target.__name__.endswith("_") and "out" not in kwargs:
-            return self.operator(target, args, kwargs)
+        target = getattr(function, "value", function)
+        match target, args:
+            case list.append, [Sequence(source=None, parts=parts), Tensor() | Known() as item] if not kwargs:
+                parts.append(item)
+                self.trail.append(parts.pop)
+                return Constant(None)
+        if target is len:
+            return Constant(len(self.sequence(*args).parts))
+        if id(target) in OPERATORS and "out" not in kwargs:
+            return self.operator(target, *args, **kwargs)
         if isinstance(target, nn.Module) and type(target).__call__ is nn.Module.__call__ and not hooks_of(target):
-            self.guard("hooks", function.source, target)  # then torch's _call_impl comes to a call of forward (jit/objects/nnmoduleobject.py)
-            return self.call(self.attribute(function, "forward"), args, kwargs)
-        if type(target) is FunctionType:
+            self.observe(Outside(0, source=function.source.then("the hooks of {}", hooks_of)))  # then torch's _call_impl calls forward
+            return self.call(*(each for each in self.method(function, "forward") if each is not NULL), *args, **kwargs)
+        if type(target) is FunctionType and function.source:
             return self.inline(function, args, kwargs)
-        raise Break(f"a call of {name_of(target)}")
+        raise Break(f"a call of {getattr(target, '__name__', type(target).__name__)}")
 
-    def call_method(self, receiver: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        if isinstance(receiver, Tensor):
-            return self.call(Object(CALL, getattr(torch.Tensor, name, None)), [receiver, *args], kwargs)
-        if isinstance(receiver, Sequence) and name == "append" and receiver.source is None and not isinstance(args[0], Sequence):
-            receiver.items.append(args[0])
-            self.trail.append(receiver.items.pop)
-            return Constant(None, None)
-        raise Break(f"the method {name} of a {type(receiver).__name__}")
-
-    def inline(self, function: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Runs a function of the program's in a frame of its own. A break in it is taken at the call, by the frame outside."""
-        signature = signature_of(function.value)
-        try:
-            bound = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise Break("a call with the wrong arguments") from error
-        locals = {}
-        for name, parameter in signature.parameters.items():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise Break(f"a call of a function with *{name}")
-            locals[name] = bound[name] if name in bound else Outside(function.source.default(name), parameter.default)
-        where = self.where
-        try:
-            return self.run(Frame(function, locals))
-        finally:
-            self.where = where
-
-
-def name_of(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    def inline(self, function: Object, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+        """Runs a function of the program's in a frame of its own. Where that stops, the frame outside stops at the call."""
+        signature, then = signature_of(function.value), function.source.then
+        locals = {name: Outside(each.default, source=then("default {1}", default_of, name)) for name, each in signature.parameters.items()}
+        return self.run(function, locals | signature.bind(*args, **kwargs).arguments)

@@ -1,120 +1,149 @@
-"""What the tracer knows of Python values, and how each is built once the graph has run.
+"""Where a call's values are found (sources), what an entry demands of them (guards), and what a trace knows of them (values). All are data.
 
-Mirrors jit/objects/object.py and its neighbours, a file for each CPython type, and jit/codegen/plan.py. There, building is bytecode.
+Mirrors guards/source.py, guards/kinds.py, guards/global_state.py, and jit/objects/, which has a file for each of CPython's types.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
-from torch.fx import Node
+from torch import fx, nn
 
-from .guards import Call, Source
+Call = namedtuple("Call", "function locals")
+"""One call: the function, and the variables with which it starts."""
 
 
-@dataclass(eq=False)
+class Source(NamedTuple):
+    """The path by which an entry finds a value of a call: `how(value at base, *args)`. The call itself has no base."""
+
+    text: str
+    base: Source | None = None
+    how: Callable[..., Any] = getattr
+    args: tuple[Any, ...] = ()
+
+    def then(self, text: str, how: Callable[..., Any], *args: Any) -> Source:
+        """The source of what is found from here."""
+        return Source(text.format(self.text, *args), self, how, args)
+
+    def attribute(self, name: str) -> Source:
+        return self.then("{}.{}", getattr, name)
+
+    def fetch(self, call: Call) -> Any:
+        return call if self.base is None else self.how(self.base.fetch(call), *self.args)
+
+
+CALL = Source("the call")
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The signature of a function itself, and not of one that it wraps."""
+    return inspect.signature(function, follow_wrapped=False)
+
+
+class Same(NamedTuple):
+    """Compares by identity. (framejit holds such objects weakly: an entry must not keep a model alive.)"""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __repr__(self) -> str:
+        return f"this {type(self.value).__name__}"
+
+
+CONSTANTS = {int, float, bool, str, type(None), type(...), torch.Size, torch.dtype, torch.device, range, slice}
+"""Types whose values a trace computes with."""
+
+
+def facts_of(value: Any) -> Any:
+    """What a guard on a value compares."""
+    cls = type(value)
+    if cls in (torch.Tensor, nn.Parameter):
+        torch_state = torch.get_default_dtype(), torch.is_autocast_enabled(value.device.type)  # operators depend on this, too
+        return cls.__name__, tuple(value.shape), value.stride(), value.dtype, str(value.device), value.requires_grad, *torch_state
+    if cls in CONSTANTS:
+        return cls.__name__, repr(value)  # the texts, since 0.0 == -0.0 and nan != nan
+    return cls.__name__ if cls in (list, tuple) else Same(value)
+
+
+class Guard(NamedTuple):
+    """What is expected of the value at a source, and the line of the program that needs it."""
+
+    source: Source
+    expected: Any
+    where: str
+
+    def holds(self, call: Call) -> bool | None:
+        with suppress(Exception):  # which says that nothing is at the source, or nothing that has such facts
+            return facts_of(self.source.fetch(call)) == self.expected
+
+    def __str__(self) -> str:
+        return f"{self.source.text}: {self.expected}  # {self.where}"
+
+
+@dataclass(eq=False, kw_only=True)
 class Value:
-    """Stands for one value of the program's. `source`: where a call has it; None for what the trace has made."""
+    """Stands for one value of the program's. `source`: where a call has it; None for what the trace has made, which is made of `parts`."""
 
-    source: Source | None
-
-    def build(self, call: Call, built: Builder) -> Any:
-        """The value itself, made of what the graph has returned. What comes from outside is what it was."""
-        assert self.source is not None
-        return self.source.fetch(call)
-
-    def nodes(self) -> list[Node]:
-        """The nodes of the graph that it is built of."""
-        return []
-
-
-Builder = Callable[[Value | Node], Any]
-"""Gives what a node has returned, and builds each Value once, so that what is shared stays shared."""
+    source: Source | None = None
+    parts: list[Value] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class Outside(Value):
+class Known(Value):
+    """A value that the trace has in its hand."""
+
+    value: Any
+
+    def make(self) -> Any:
+        """The value itself, made of its parts, if the trace has made it: what comes from outside is what it was."""
+        return self.value
+
+
+class Outside(Known):
     """A value of the call's that nothing has asked for: no guard is about it. (jit/objects/object.py: LazyObject)"""
 
-    source: Source
-    value: Any
+
+class Object(Known):
+    """A function, a module or another value that is known by identity; or a list or a tuple, of which only the type is known."""
 
 
-@dataclass(eq=False)
-class Object(Value):
-    """A value that is known by identity: a function, a module, a class."""
-
-    source: Source
-    value: Any
-
-
-@dataclass(eq=False)
-class Constant(Value):
+class Constant(Known):
     """A number, text or the like, with which the trace computes. (jit/objects/constobject.py)"""
-
-    value: Any
-
-    def build(self, call: Call, built: Builder) -> Any:
-        return self.value
 
 
 @dataclass(eq=False)
 class Tensor(Value):
     """A tensor: a node of the graph, and a fake tensor that has its shape and dtype, but no data. (jit/objects/tensorobject.py)"""
 
-    node: Node
+    node: fx.Node
     fake: torch.Tensor
-
-    def build(self, call: Call, built: Builder) -> Any:
-        return super().build(call, built) if self.source else built(self.node)
-
-    def nodes(self) -> list[Node]:
-        return [] if self.source else [self.node]
 
 
 @dataclass(eq=False)
 class Sequence(Value):
-    """A list or a tuple whose items are known. (jit/objects/listobject.py, tupleobject.py)"""
+    """A list or a tuple whose length is known. Its items are the parts. (jit/objects/listobject.py, tupleobject.py)"""
 
     cls: type
-    items: list[Value]
 
-    def build(self, call: Call, built: Builder) -> Any:
-        return super().build(call, built) if self.source else self.cls(map(built, self.items))
-
-    def nodes(self) -> list[Node]:
-        return [] if self.source else [node for each in self.items for node in each.nodes()]
+    def make(self, *items: Any) -> Any:
+        return self.cls(items)
 
 
 @dataclass(eq=False)
 class Iterator(Value):
-    """An iterator over a Sequence. (jit/objects/iterobject.py)"""
+    """An iterator over its only part, a Sequence. (jit/objects/iterobject.py)"""
 
-    over: Sequence
     position: int = 0
 
-    def build(self, call: Call, built: Builder) -> Any:
-        iterator = iter(built(self.over))
+    def make(self, sequence: Any) -> Any:
+        iterator = iter(sequence)
         iterator.__setstate__(self.position)
         return iterator
-
-    def nodes(self) -> list[Node]:
-        return self.over.nodes()
-
-
-@dataclass(eq=False)
-class Method(Value):
-    """A bound method. `function`: what it calls, if that is a function in Python. (jit/objects/funcobject.py)"""
-
-    receiver: Value
-    name: str
-    function: Value | None = None
-
-    def build(self, call: Call, built: Builder) -> Any:
-        return getattr(built(self.receiver), self.name)
-
-    def nodes(self) -> list[Node]:
-        return self.receiver.nodes()
