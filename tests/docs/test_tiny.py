@@ -194,6 +194,15 @@ def test_a_loop_that_breaks_has_as_many_entries_as_places_where_it_breaks(capsys
     assert len(capsys.readouterr().out.splitlines()) == 24
 
 
+def test_a_long_range_is_not_unrolled():
+    def f(x):
+        for i in range(10**12):
+            if i == 2:
+                return x + i
+
+    assert nodes(compiled(f, (x,))) == []
+
+
 def helper(x, scale=2):
     return x * scale
 

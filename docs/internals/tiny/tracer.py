@@ -121,7 +121,7 @@ class Tracer:
     def sequence(self, value: Value, length: int | None = None) -> Sequence:
         """The items of what is iterated over, or unpacked into `length` variables. How many there are is guarded."""
         value = self.observe(value)
-        if isinstance(value, Constant) and type(value.value) in (range, tuple, torch.Size):
+        if isinstance(value, Constant) and type(value.value) in (range, tuple, torch.Size) and len(value.value) <= 1000:
             value = Sequence(tuple, parts=list(map(self.known, value.value)))
         if isinstance(value, Object) and type(value.value) in CONTAINERS:
             self.observe(Outside(len(value.value), source=value.source.then("len({})", len)))
