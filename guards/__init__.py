@@ -1,1 +1,1 @@
-"""Guards: what a compiled entry assumes of a call, as data, and the native tree that checks it."""
+"""Guards: the assumptions of a compiled entry about a call, as data, and the native tree that checks them."""

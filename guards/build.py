@@ -1,4 +1,4 @@
-"""Guards and captured sources in, one guard tree out: duplicates dropped, steps shared, cheap and likely failures first."""
+"""Builds one guard tree from guards and captured sources. Duplicates are dropped, steps are shared, and guards that are cheap or likely to fail come first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from framejit.guards.tensor_source import TENSOR_SOURCES, ArrayTensor
 STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
     Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index, ArrayTensor: int, **script_source.PAYLOADS,
 }  # fmt: skip
-"""How a source's payload is given to the C++ accessor, where not as it is."""
+"""For some kinds of sources, a function that converts the payload to what the C++ accessor takes. Other payloads are passed unchanged."""
 
 STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES, *SCRIPT_SOURCES)}
 
@@ -44,12 +44,12 @@ LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class BuiltGuards:
-    """A guard tree and what it stands for.
+    """A guard tree, with the guards that it checks.
 
-    tree: the native matcher; its captures are the values of the inputs, then of the other captures. guards: without duplicates,
-    numbered as `tree.failing` numbers them. num_inputs: how many of the captures are graph inputs.
-    Neither keeps alive what the guards compare with, except objects that can't be referenced weakly (globals that are no imported
-    module's, lists, dicts, instances with __slots__) and the classes of tensors.
+    tree: the native matcher; its captures are the values of the inputs, followed by those of the other captures. guards: the guards without
+    duplicates, in the order in which `tree.failing` numbers them. num_inputs: how many of the captures are graph inputs.
+    Neither keeps the objects alive that the guards compare with, except for objects that can't be referenced weakly (globals that aren't those of an
+    imported module, lists, dicts, instances with __slots__) and the classes of tensors.
     """
 
     tree: GuardTree
@@ -58,7 +58,7 @@ class BuiltGuards:
 
 
 class TreeStep:
-    """A source that the tree needs, with what hangs on it."""
+    """A source that the tree needs, with the guards on its value, the captures of it, and the steps that begin there."""
 
     __slots__ = ("source", "leaves", "children", "weight")
 
@@ -70,12 +70,12 @@ class TreeStep:
 
 
 def names_module_class(guard: TypeIs) -> bool:
-    """Whether the guard says something beside one that tells the type: a module may be given another class."""
+    """Whether a guard is about the type of a Python module, whose class may be changed. It is kept even if another guard implies the type."""
     return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
 
 
 class Builder:
-    """The steps that guards and captures need, from the root on."""
+    """Builds the steps that guards and captures need, from the root on."""
 
     def __init__(self) -> None:
         self.steps: dict[int, TreeStep] = {}
@@ -96,7 +96,7 @@ class Builder:
         return found
 
     def sort(self) -> list[TreeStep]:
-        """All steps in preorder. Siblings: small subtrees first; objects that the tree itself holds come last, because they change rarely."""
+        """All steps in preorder. Among siblings, small subtrees come first, and objects that the tree itself holds come last, because they change rarely."""
         if self.root is None:
             self.root = TreeStep(Root())
         for step in reversed(preorder(self.root)):
@@ -144,7 +144,7 @@ def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
 
 
 def check_attribute(source: Source, parent: TreeStep) -> None:
-    """Refuses attributes of objects of unguarded type: reading them could run the user's Python."""
+    """Raise an error for attributes of objects whose type isn't guarded: reading them could run the user's Python code."""
     is_fixed = isinstance(parent.source, Pinned) and not classes.flags(type(parent.source.payload)) & classes.HEAP_TYPE
     if not is_fixed and not any(guard.exact_type for guard in parent.leaves):
         owner = parent.source.describe()
@@ -152,7 +152,7 @@ def check_attribute(source: Source, parent: TreeStep) -> None:
 
 
 def check_payload(guard: Guard, payload: Any) -> None:
-    """Refuses `==` of the user's, and objects that are gone."""
+    """Raise an error for values with the user's own `==`, and for objects that are gone."""
     if payload is MISSING:
         raise ValueError(f"{guard.source.describe()}: what it is compared with is gone already")
     if isinstance(guard, Equals) and isinstance(type(payload).__eq__, FunctionType):
@@ -160,9 +160,9 @@ def check_payload(guard: Guard, payload: Any) -> None:
 
 
 def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
-    """The tree that checks `guards` and captures the values of `inputs`, then of `captures`.
+    """Build the tree that checks `guards`, and captures the values of `inputs` and then of `captures`.
 
-    All sources must come from one root. ValueError or TypeError for guards that can't be checked without running the user's Python.
+    All sources must come from one root. Raises ValueError or TypeError for guards that can't be checked without running the user's Python code.
     """
     collecting = gc.isenabled()
     gc.disable()  # thousands of small objects that all stay: collections would take most of the time
@@ -215,7 +215,7 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
 
 
 def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """A relation as the native tree takes it: the number of the check, the numbers of the nodes, and the check's own."""
+    """A relation as the native tree takes it: the number of the check, the numbers of the nodes, and the numbers that the check itself takes."""
     return LEAVES[type(guard)], tuple(index[id(source)] for source in guard.sources()), guard.native()
 
 

@@ -1,4 +1,4 @@
-"""Which sizes and numbers of a call are to be symbolic: what the user has asked for, and what has been seen to vary."""
+"""Decides which sizes and numbers of a call are symbolic: those that the user has declared, and those that have been seen to vary."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import torch
 from framejit.guards.source import Index, Item, Local, Path, Source
 
 Dimensions = frozenset[int] | None
-"""The dimensions of a tensor of which the size has been seen to vary; None stands for a number that has."""
+"""The dimensions of a tensor whose sizes have been seen to vary. None stands for a number that has been seen to vary."""
 NONE: frozenset[int] = frozenset()
 DYNAMIC, WEAK, STATIC_MARK = "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"
 UNBACKED = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 RANGES = "_dynamo_dynamic_range"
-"""torch's attributes of marked tensors: sets of dimensions, and of ranges with the fields `dim`, `min` and `max`."""
+"""The attributes that torch's marks set on tensors: sets of dimensions, and of ranges with the fields `dim`, `min` and `max`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is declared of one size. `name`: sizes of one name are equal, empty for none; `exact`: the only size there is, None for any from `min` to `max`."""
+    """The declaration of one size. `name`: sizes with the same name are equal; empty if there is no name. `exact`: the only allowed size, or None if all sizes
+    from `min` to `max` are allowed.
+    """
 
     name: str = ""
     min: int | None = None
@@ -40,20 +42,20 @@ class Size:
 
 ANY = Size()
 Sizes = Mapping[int, Size]
-"""What is declared of a tensor: the sizes by their dimensions."""
+"""The declared sizes of a tensor, by dimension."""
 NO_SIZES: Sizes = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """What is to be symbolic.
+    """Says which sizes and numbers are symbolic.
 
     Attributes:
         all: every size of every tensor that isn't a parameter or buffer, and every int among the arguments (`dynamic=True`).
         varying: the dimensions of tensors, and the numbers, that have been seen to vary, by path.
         floats: whether floats may be symbolic.
-        sizes: what was declared of the sizes of arguments (`compile(shapes=...)`), by the tensors' ids.
-        limits: the sizes that may be symbolic.
+        sizes: the declared sizes of arguments (`compile(shapes=...)`), by the tensors' ids.
+        limits: the range of sizes that may be symbolic.
         fixed: nothing is symbolic, whatever was declared.
     """
 
@@ -65,7 +67,7 @@ class Dynamic:
     fixed: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
-        """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
+        """The dimensions of a tensor whose sizes are symbolic: those that the program has marked, those that vary, or all."""
         if self.fixed:
             return NONE
         marked = marks(tensor, DYNAMIC, WEAK, *UNBACKED)
@@ -82,11 +84,11 @@ class Dynamic:
         return found if self.limits == ANY else frozenset(dim for dim in found if self.limits.allows(tensor.size(dim)))
 
     def unbacked(self, tensor: torch.Tensor) -> frozenset[int]:
-        """The dimensions of a tensor of which the program has said that nothing is known of their sizes."""
+        """The dimensions of a tensor that the program has marked as unbacked: nothing may be assumed about their sizes."""
         return NONE if self.fixed else marks(tensor, *UNBACKED)
 
     def declared(self, tensor: torch.Tensor) -> Sizes:
-        """The dimensions of a tensor that the program has declared to be symbolic, and what it has said of their sizes."""
+        """The dimensions of a tensor that the program has declared to be symbolic, with the declarations of their sizes."""
         if self.fixed:
             return NO_SIZES
         found = dict.fromkeys(marks(tensor, DYNAMIC), ANY)
@@ -96,26 +98,26 @@ class Dynamic:
         return found
 
     def has_number(self, source: Source, value: float) -> bool:
-        """Whether a number from outside is to be symbolic. 0 and 1 are mostly switches, and floats settings: those stay constants until they vary."""
+        """Whether a number from outside is symbolic. 0 and 1 are usually switches, and floats are usually settings, so these stay constants until they vary."""
         if self.varying and source.path() in self.varying:
             return self.floats or type(value) is int
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
 
 
 STATIC = Dynamic()
-"""Every size and number is a constant, but for those that the program has declared to be symbolic."""
+"""Every size and number is a constant, except for those that the program has declared to be symbolic."""
 FIXED = Dynamic(fixed=True)
 """Every size and number is a constant."""
 
 
 def is_argument(source: Source | None) -> bool:
-    """Whether a path leads to an argument, or into lists, tuples and dicts that are arguments; attributes of objects, and globals, are mostly settings."""
+    """Whether a path leads to an argument, or into lists, tuples and dicts that are arguments. Attributes of objects, and globals, are usually settings."""
     while isinstance(source, (Index, Item)):
         source = source.base
     return isinstance(source, Local)
 
 
 def marks(tensor: torch.Tensor, *names: str) -> frozenset[int]:
-    """The dimensions that markers of torch's, attributes of these names, have put on a tensor; those that it doesn't have don't count."""
+    """The dimensions in the marks of a tensor that have these names of attributes. Dimensions that the tensor doesn't have are left out."""
     attributes: dict[str, Any] = tensor.__dict__
     return frozenset(index for name in names for index in attributes.get(name, ()) if 0 <= index < tensor.dim()) if attributes else NONE

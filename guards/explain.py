@@ -1,4 +1,4 @@
-"""Which guard failed, for which line of the user's, and what would avoid it; listings of guards for logs."""
+"""Explains failed guards in words: what failed, which line of the user's needs it, and what would avoid it. Also lists guards for logs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from framejit.guards.tensor_spec import mismatch
 from framejit.naming import short
 
 MOST_LISTED = 3
-"""Expectations that are told, of entries that differ only in these."""
+"""If entries differ only in what they expect, at most so many of the expected values are named."""
 
 
 def listed(expected: list[str]) -> str:
-    """What several entries expect; of many, the first and how many more."""
+    """The values that several entries expect, joined by "or". Of many values, the first ones are named, and the number of the others."""
     few = expected if len(expected) <= MOST_LISTED else expected[: MOST_LISTED - 1]
     more = len(expected) - len(few)
     return " or ".join(few) + (f" or {more} others" if more else "")
@@ -33,9 +33,12 @@ def listed(expected: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A guard that didn't hold. guard: None where only its note was kept. line: the user's line that made it necessary. numbers: where a tensor's
-    sizes or strides are all that differs, these. symbolic: they, or the number that the guard is about, are symbolic in the next entry. resumed: of a
-    function that goes on after a graph break, which the program can't prepare tensors for."""
+    """A guard that didn't hold.
+
+    guard: None if only its note was kept. line: the user's line that made it necessary. numbers: the sizes or strides of a tensor that differ, if nothing else
+    does. symbolic: these, or the number that the guard is about, are symbolic in the next entry. resumed: the entry is a resume function's, for which the
+    program can't mark tensors.
+    """
 
     guard: Guard | None
     source: str
@@ -57,11 +60,11 @@ class Failure:
 
     @property
     def difference(self) -> str:
-        """Expected and found, in one line."""
+        """One line that says what was expected and what was found."""
         return f"{self.source}: expected that it {self.expected}; found {self.found}{self.how_numbers_differ()}"
 
     def how_to_mark(self) -> str:
-        """How the program can say from the start which sizes vary; nothing where it can't."""
+        """A line that says how the program can mark the sizes that vary; empty if it can't."""
         sizes = {number.dim: None for number in self.numbers if number.what == "size"}
         if self.resumed or not sizes:
             return ""
@@ -69,7 +72,7 @@ class Failure:
         return f"\n  to avoid the first compilation, for one size: {marks} before the first call"
 
     def how_numbers_differ(self) -> str:
-        """Which sizes differ; strides are named where no size does, since they follow sizes."""
+        """The sizes that differ, as text. Strides are named only if no size differs, since they follow sizes."""
         named = [number for number in self.numbers if number.what == "size"] or self.numbers
         before: dict[tuple[str, float], list[str]] = {}
         for number in named:
@@ -80,7 +83,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A guard as text, which holds nothing of the user's."""
+    """A guard as text. It is kept instead of the guard, since it holds no object of the user's."""
 
     kind: str
     source: str
@@ -97,7 +100,7 @@ class Note:
 
 
 def shown(line: UserLine) -> str:
-    """A line for listings: its file as it is found from where modules are imported (`torch/nn/modules/linear.py`)."""
+    """A user's line for listings. Its file is named relative to the folder from which modules are imported (`torch/nn/modules/linear.py`)."""
     roots = [os.path.join(path, "") for path in sys.path if path and line.filename.startswith(os.path.join(path, ""))]
     return f"{line.filename.removeprefix(max(roots, key=len, default=''))}:{line.lineno} in {program_name(line.function)}"
 
@@ -113,7 +116,7 @@ TENSOR_HINTS = {
     "conjugate": "call .resolve_conj() and .resolve_neg() before the compiled function",
     "dispatch keys": "inference tensors and ordinary ones are compiled once each; make the tensor under the same modes on every call",
 }
-"""By what `mismatch` finds to differ."""
+"""Advice for a tensor guard that fails, by the property that `mismatch` finds to differ."""
 AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
 IN_A_TENSOR = "leave it in a tensor instead of making a number of it, so that its value isn't part of the graph"
 ITERATIONS = "a loop that a graph break interrupts is compiled once for each number of iterations left; take the break out of the loop"
@@ -125,7 +128,7 @@ FIRST_STEP = "nothing needs to be done: an optimizer makes its state in its firs
 
 
 def hint(guard: Guard, value: Any, call: Call) -> str | None:
-    """What would avoid that `guard` fails for `value` in `call`; None where there is nothing to say."""
+    """Advice on how to avoid that `guard` fails for `value` in `call`; None if there is none."""
     if is_of_optimizer(guard.source, call) and not isinstance(guard, (Equals, TensorMatch)):
         return FIRST_STEP
     if not isinstance(guard, IsPresent) and is_of_iteration(guard.source) and (value is MISSING) != isinstance(guard, IsMissing):
@@ -152,14 +155,14 @@ def is_of_optimizer(source: Source | None, call: Call) -> bool:
 
 
 def is_of_iteration(source: Source | None) -> bool:
-    """Whether a path leads through what an iterator is about to give."""
+    """Whether a path leads through the items that an iterator has yet to give."""
     while source is not None and not isinstance(source, IteratorItem):
         source = source.base
     return source is not None
 
 
 def lasting_hint(guard: Guard) -> str | None:
-    """The hint that doesn't depend on what is found instead."""
+    """The advice about a guard that doesn't depend on the value that was found."""
     if isinstance(guard, Equals):
         return equals_hint(guard)
     return InOrderOfDict.advice if is_of_hooks(guard.source) else guard.advice
@@ -187,7 +190,7 @@ def tensor_hint(guard: TensorMatch, value: Any) -> str | None:
 
 
 def state_failure(guard: GlobalState) -> Failure:
-    """Which of torch's modes and settings differ. Dispatch keys are named only where nothing else says what it is."""
+    """Explain which of torch's modes and settings differ. Dispatch keys are named only if no other difference explains them."""
     differs = [(name, old, new) for name, old, new in zip(guard.names, guard.state, guard.read()) if old != new]
     differs += [(told_setting(read, args), old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
     named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
@@ -198,7 +201,7 @@ def state_failure(guard: GlobalState) -> Failure:
 
 
 def failure_of(guard: Guard, call: Call) -> Failure:
-    """Why `guard` doesn't hold for `call`."""
+    """Explain why `guard` doesn't hold for `call`."""
     if isinstance(guard, GlobalState):
         return state_failure(guard)
     value = guard.source.fetch(call)
@@ -224,13 +227,13 @@ def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
 
 
 def changed_contents(guards: Iterable[Guard], call: Call) -> list[Change]:
-    """The values that are not what the guards expect, whatever their types are; one change for each."""
+    """A change for each value that isn't what the guards on its contents expect."""
     changes = [guard.change(call) for guard in guards if guard.of_contents and check_all([guard], call) is not None]
     return list({change.path: change for change in changes}.values())
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
-    """The guards as text, numbered as they are."""
+    """The guards as text, in their order."""
     texts: dict[int, str] = {}
     return tuple(
         Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, lasting_hint(guard))

@@ -1,4 +1,4 @@
-"""The guard of torch's global state, as far as a graph depends on it, and of other settings that a trace has asked for."""
+"""The guard on the part of torch's global state on which a graph depends, and on other settings that a trace has read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from framejit.naming import constant, name_of
 from framejit.torch_modes import EQUAL, KEYS, MODES, read_state
 
 Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
-"""A function in C, or of torch's, that reads a setting of the process; its arguments; and the plain constant that it gave."""
+"""A function of torch, or in C, that reads a setting of the process, with its arguments and the plain constant that it returned."""
 
 
 def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
@@ -28,10 +28,10 @@ def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GlobalState(Guard):
-    """torch's global modes and settings on this thread. source: the root. Made by `global_state_guard`.
+    """torch's global modes and settings on this thread are the same. Made by `global_state_guard`; source: the root.
 
-    read: `read_state`, the reference that the C++ leaf agrees with; state: what it gave; names: of the modes that these are the values of;
-    settings: further settings that the trace has asked for.
+    read: `read_state`, the reference that the C++ leaf agrees with. state: the values that it returned. names: the names of the modes that have these
+    values. settings: further settings that the trace has read.
     """
 
     read: Callable[[], tuple[Any, ...]]
@@ -68,29 +68,29 @@ class GlobalState(Guard):
 
 
 def global_state_guard(root: Root, line: UserLine | None = None) -> GlobalState:
-    """The guard that the global state is as it is now."""
+    """Make the guard that the global state is the same as now."""
     return GlobalState(root, line, read_state, read_state(), tuple([mode.name for mode in MODES]))
 
 
 def read_with_directives() -> tuple[Any, ...]:
-    """The global state, and what regions of the program have told the tracer."""
+    """Read the global state, together with the directives that are in force."""
     return (*read_state(), directives.CURRENT.get())
 
 
 def with_directives(guard: GlobalState, now: directives.Directives) -> GlobalState:
-    """The guard of an entry that rests on the tracer's directives too: one that holds a graph break, or changes them."""
+    """The guard of an entry that also depends on the directives in force, since it contains a graph break, or changes them."""
     if guard.read is read_with_directives:
         return guard
     return replace(guard, read=read_with_directives, state=(*guard.state, now), names=(*guard.names, "directives to the tracer"))
 
 
 def with_setting(guard: GlobalState, setting: Setting) -> GlobalState:
-    """The guard of an entry that rests on one more setting."""
+    """The guard of an entry that depends on one more setting."""
     return guard if setting in guard.settings else replace(guard, settings=(*guard.settings, setting))
 
 
 def native_form(state: tuple[Any, ...], settings: tuple[Setting, ...] = ()) -> tuple[Any, ...]:
-    """What the C++ leaf takes: the values that it reads from c10, and a probe for each other fact of a state and for each other setting."""
+    """The payload of the C++ leaf: the values that it reads from c10, and a function for each other part of the state and for each other setting."""
     of_c10 = [value for mode, value in zip(MODES, state) if mode.probes is None]
     probes = [probe for mode, value in zip(MODES, state) if mode.probes is not None for probe in mode.probes(value)]
     probes += [(read, arguments, found, EQUAL) for read, arguments, found in settings]

@@ -1,4 +1,4 @@
-"""Sets of inputs that entries accept: whether one lies in another, which guards tell them apart, and the smallest member.
+"""Compares the sets of inputs that entries accept: whether one contains another, which guards tell them apart, and which member is the smallest.
 
     wide = InputSet([s >= 2], {("x", "size", 0): s})
     even = InputSet([Eq(Mod(t, 2), 0), t >= 2], {("x", "size", 0): t})
@@ -23,18 +23,18 @@ from framejit.guards.z3_numbers import NumberTerm, magnitude
 
 
 class Undecided(Exception):
-    """z3 has not found an answer in its time."""
+    """z3 hasn't found an answer in the time that it had."""
 
 
 @dataclass(frozen=True)
 class InputSet:
-    """The inputs that an entry accepts, as far as their numbers are concerned.
+    """The inputs that an entry accepts, described by conditions on their numbers.
 
     Attributes:
         guards: sympy conditions over symbols.
-        reads: for each number that the entry reads of its input, called the same in all entries, what it must be: a symbol, or an expression.
-            Two reads with one symbol must be equal.
-        ranges: of the symbols.
+        reads: for each number that the entry reads from its input, by a name that is the same in all entries, the symbol or expression that it must equal.
+            Two reads with the same symbol must be equal.
+        ranges: the ranges of the symbols.
     """
 
     guards: Sequence[Any]
@@ -43,15 +43,15 @@ class InputSet:
 
 
 Requirement = Any
-"""What an input must satisfy: a condition, or a read with what it must be (a tuple of two)."""
+"""A requirement on inputs: a condition, or a pair of a read and the value that it must have."""
 
 
 class _Requirements:
-    """What an input set requires, over variables that stand for the numbers read and are common to all sets of one comparison.
+    """The requirements of an input set as z3 terms, over variables that stand for the numbers read and are common to all sets of one comparison.
 
     Attributes:
-        terms: for each requirement, that an input satisfies it.
-        unread: symbols that no read is. Some number must exist for them, which is more than z3 is asked about.
+        terms: for each requirement, a term that says that an input satisfies it.
+        unread: symbols that aren't read. A number must exist for each of them, about which z3 isn't asked.
     """
 
     def __init__(self, inputs: InputSet, context: z3.Context, prefix: str) -> None:
@@ -70,7 +70,7 @@ class _Requirements:
 
     @property
     def facts(self) -> list[Any]:
-        """What holds for every input."""
+        """Terms that hold for every input."""
         return self._translation.facts
 
     def _variable(self, read: Hashable, expression: Any) -> NumberTerm:
@@ -84,7 +84,7 @@ class _Requirements:
 
 
 class _ComparedSets:
-    """Input sets over common variables, and z3 to ask about them."""
+    """Input sets over common variables, with a z3 solver that answers questions about them."""
 
     def __init__(self, sets: Sequence[InputSet], budget_seconds: float) -> None:
         context = z3.Context()
@@ -96,7 +96,7 @@ class _ComparedSets:
             self._solver.add(requirements.facts)
 
     def excludes(self, assumed: Iterable[Any], denied: Iterable[Any]) -> bool:
-        """Whether no input satisfies all that is assumed, without all that is denied. False where z3 can't say."""
+        """Whether no input satisfies everything in `assumed` without satisfying everything in `denied`. False if z3 can't decide it."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             return False
@@ -107,7 +107,7 @@ class _ComparedSets:
 
 
 def subsumes(general: InputSet, special: InputSet, budget_seconds: float = 1.0) -> bool:
-    """Whether every input in `special` is proven to be in `general`, so that an entry for `special` is superfluous beside one for `general`."""
+    """Whether it is proven that every input in `special` is in `general`, so that an entry for `special` is superfluous beside one for `general`."""
     comparison = _ComparedSets((general, special), budget_seconds)
     wide, narrow = comparison.sets
     required = [term for _, term in wide.terms]
@@ -115,17 +115,17 @@ def subsumes(general: InputSet, special: InputSet, budget_seconds: float = 1.0) 
 
 
 def tells_apart(entries: Sequence[InputSet], budget_seconds: float = 1.0) -> tuple[tuple[Requirement, ...], ...]:
-    """For each of several entries, requirements that suffice to tell it from the others, none of which can be left out.
+    """For each of several entries, find requirements that suffice to tell it from the others, such that none of them can be left out.
 
-    An input that is in one of the sets, and satisfies these requirements of an entry, is in that entry's set. Where z3 can't say in its time whether a
-    requirement is needed, it counts as needed.
+    If an input is in one of the sets, and satisfies these requirements of an entry, it is in that entry's set. A requirement counts as needed if z3 can't
+    decide in its time whether it is.
     """
     comparison = _ComparedSets(entries, budget_seconds)
     return tuple(_needed(comparison, i) for i in range(len(entries)))
 
 
 def _needed(comparison: _ComparedSets, index: int) -> tuple[Requirement, ...]:
-    """Requirements of one set, those left out that the others and being in another set imply."""
+    """The requirements of one set that are needed to tell it from the other sets."""
     own, others = comparison.sets[index], [other for i, other in enumerate(comparison.sets) if i != index]
     required = [term for _, term in own.terms]
     needed = list(own.terms)
@@ -137,19 +137,19 @@ def _needed(comparison: _ComparedSets, index: int) -> tuple[Requirement, ...]:
 
 
 def negations(guards: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """What inputs satisfy that pass the first guards and fail the next, for each guard: together, all inputs that fail some guard."""
+    """For each guard, the conditions of inputs that pass all guards before it and fail this one. Together, these are all inputs that fail a guard."""
     return [(*guards[:i], sympy.Not(guard)) for i, guard in enumerate(guards)]
 
 
 def smallest(
     constraints: Sequence[Any], symbols: Mapping[Any, int | None], budget_seconds: float = 1.0, near: Mapping[Any, int] | None = None
 ) -> dict[Any, int] | None:
-    """The smallest integers that satisfy the constraints; None where there are none.
+    """Find the smallest integers that satisfy the constraints; None if there are none.
 
-    `symbols` have lower bounds, or None. Smallest is first the sum of the distances from there, or from 0, then the first symbol's distance, then the
-    next one's; with `near`, distances are from the numbers that it has for the symbols.
+    `symbols` maps each symbol to its lower bound, or to None. The integers are smallest if the sum of their distances from the bounds (or from 0) is smallest,
+    then the first symbol's distance, then the next one's. With `near`, distances are measured from the numbers that it has for the symbols.
 
-    Where time runs out, the integers satisfy the constraints, but may not be the smallest. Raises Undecided where none were found.
+    If time runs out, the integers satisfy the constraints, but may not be the smallest. Raises Undecided if none were found.
     """
     conditions = [*constraints, *bounds({symbol: (lower, None) for symbol, lower in symbols.items()})]
     prover = Prover(conditions, time.monotonic() + budget_seconds)
@@ -177,7 +177,7 @@ def smallest(
 
 
 def _least(prover: Prover, objective: Any, model: Any) -> Any:
-    """A model in which an Int that is not negative is as small as can be found, and is from now on asserted to be."""
+    """A model in which a non-negative Int is as small as can be found. The solver is told that it isn't larger from now on."""
     least, value = 0, model.eval(objective, model_completion=True).as_long()
     while least < value:
         middle = (least + value) // 2
@@ -194,7 +194,7 @@ def _least(prover: Prover, objective: Any, model: Any) -> Any:
 
 
 def _satisfies(numbers: Mapping[str, int | float], conditions: Iterable[Any]) -> bool | None:
-    """Whether Python finds conditions true; None where it can't be said."""
+    """Whether conditions are true when Python evaluates them; None if that can't be decided."""
     try:
         return all(value_of(condition, numbers) for condition in conditions)
     except NoPythonValue:

@@ -1,4 +1,4 @@
-"""What exact builtin iterators are about to give, and their fields, read without advancing them; guards/native/iterators.cpp agrees with this."""
+"""Reads the items that exact builtin iterators have yet to give, and the fields of iterators, without advancing them. guards/native/iterators.cpp agrees."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DICT_ITERATORS: tuple[Any, ...] = tuple(
 FORWARD = (LIST_ITERATOR, TUPLE_ITERATOR, *TEXT_ITERATORS)
 BACKWARD = (LIST_REVERSE_ITERATOR, reversed)
 OVER_SEQUENCES = (RANGE_ITERATOR, *FORWARD, *BACKWARD, *DICT_ITERATORS)
-"""Types whose items `upcoming` tells."""
+"""Types of iterators whose coming items `upcoming` can read."""
 FIELDS: dict[int, tuple[str, ...]] = {id(cls): names for cls, names in ITERATOR_FIELDS.items()}
-"""The fields of iterators that are nothing but their fields, such as "islice.cnt", by the identity of their type."""
+"""The fields of iterators that consist only of fields, such as "islice.cnt", by the identity of the iterator's type."""
 
 
 def upcoming(iterator: Any) -> Sequence[Any]:
-    """The items that the iterator has still to give; none where it is of another type, or would raise."""
+    """The items that an iterator has yet to give. There are none if it has another type, or would raise."""
     cls = type(iterator)
     if cls in DICT_ITERATORS:
         try:
@@ -47,10 +47,10 @@ def upcoming(iterator: Any) -> Sequence[Any]:
 
 
 def field(iterator: Any, name: str) -> tuple[Any, ...]:
-    """A field of an iterator, alone in a tuple; an empty tuple where there is none, or it holds nothing.
+    """A tuple of one item, a field of an iterator. The tuple is empty if there is no such field, or the field is empty.
 
-    "sequence": what an iterator of OVER_SEQUENCES runs over; "intact": whether that, a dict, has kept its size. Else one of FIELDS, as CPython's
-    sources have it, which makes a copy of the tuple of a zip_longest.
+    "sequence" is the container that an iterator of OVER_SEQUENCES iterates over; "intact" says whether that container, a dict, has kept its size. Other names
+    are those in FIELDS, which are those of CPython's sources. The tuple of a zip_longest is copied.
     """
     cls = type(iterator)
     if name in FIELDS.get(id(cls), ()):

@@ -1,7 +1,7 @@
-"""Guard kinds: one frozen dataclass each, with its payload, a reference `check` and an explanation.
+"""The kinds of guards. Each is a frozen dataclass with a payload, a reference `check`, and texts that explain it.
 
-`check(value, call)` is what the C++ leaf of the same `leaf` name must agree with; `value` is what the guard's source
-fetched (MISSING if the path ended early, which only the kinds that say so accept). No check runs the user's Python.
+The C++ leaf with the same `leaf` name must agree with `check(value, call)`. `value` is the value that the guard's source has fetched, or MISSING if
+the path ended early, which only the kinds that say so accept. No check runs the user's Python code.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from framejit.naming import constant, short, with_article
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """One fact about one call.
+    """One fact about one call. Base class of all kinds.
 
-    What a kind says of itself is all that there is to say: the tables of build.py and explain.py are made from it.
+    A kind declares its properties in its class, and build.py and explain.py make their tables from them.
 
-    leaf: the name of the C++ leaf. cost: orders siblings, cheap and likely to fail first. exact_type: it holds for values of one exact type only.
-    tells_type: so that a TypeIs beside it says nothing new. of_contents: it is about what a value is worth, not which it is or of what type.
-    advice: what would avoid that it fails; None where there is nothing to say, or where that depends (explain.py).
+    leaf: the name of the C++ leaf. cost: orders siblings, so that guards which are cheap and likely to fail come first. exact_type: the guard holds only for
+    values of one exact type. tells_type: the guard implies the type, so that a TypeIs beside it is superfluous. of_contents: the guard is about a value's
+    contents, not about its identity or type. advice: how to avoid that the guard fails; None if there is no advice, or if it depends on the case
+    (explain.py).
     """
 
     source: Source
@@ -49,11 +50,11 @@ class Guard:
         return None
 
     def sources(self) -> tuple[Source, ...]:
-        """The paths that the fact is about, its own first."""
+        """The paths that the fact is about; the guard's own source comes first."""
         return (self.source,)
 
     def moved(self, to: Callable[[Source], Source]) -> Guard:
-        """A guard that says this of the values at other paths: `to` gives the path that takes a path's place."""
+        """The same guard for the values at other paths. `to` maps each path to the one that replaces it."""
         found = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Source):
@@ -66,32 +67,32 @@ class Guard:
         raise NotImplementedError
 
     def expected(self) -> str:
-        """What the guard demands, as text: "== 3", "is a dict"."""
+        """What the guard expects, as text: "== 3", "is a dict"."""
         raise NotImplementedError
 
     def found(self, value: Any, call: Call) -> str:
-        """The value that is there instead, as text."""
+        """The value that was found instead, as text."""
         return "missing" if value is MISSING else short(value)
 
     def key(self) -> Any:
-        """Two guards with the same source, class and key are one."""
+        """A key for duplicates: two guards with the same source, class and key are the same guard."""
         return None
 
     def differences(self, value: Any) -> tuple[Difference, ...]:
-        """The numbers that keep the guard from holding for a value, if nothing else does."""
+        """The numbers because of which the guard doesn't hold for a value, if nothing else differs."""
         return ()
 
     def varying(self, value: Any) -> Source | None:
-        """What differs, where a guard doesn't hold for a value: the number of items, or the data of a tensor. None where it is neither."""
+        """If the guard doesn't hold for a value because of its number of items, or the data of a tensor, the source of that; otherwise None."""
         return None
 
     def change(self, call: Call) -> Change:
-        """What differs between a call for which the guard holds and one for which it doesn't."""
+        """The change between calls for which the guard holds and a call for which it doesn't."""
         return Change(self.source.path(), type(self), self.differences(self.source.fetch(call)))
 
 
 class Difference(NamedTuple):
-    """A number as a guard expects it, and as it is in a call: a tensor's size or stride in a dimension, or the value itself, an int or a float."""
+    """A number that a guard expects, and the number in a call: a tensor's size or stride in a dimension, or the value itself, an int or a float."""
 
     what: Literal["size", "stride", "value"]
     dim: int
@@ -99,15 +100,15 @@ class Difference(NamedTuple):
     now: int | float
 
     def place(self, source: str) -> str:
-        """What users call the number, given what they call the value."""
+        """The user's name for the number, made from the user's name for the value: `x.size(0)`."""
         return source if self.what == "value" else f"{source}.{self.what}({self.dim})"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that differs between calls: the value at a path, as to what guards of a kind say of it (which object it is, its length, ...).
+    """Something that differs between calls: a property of the value at a path that guards of one kind check, such as its identity or its length.
 
-    numbers: where nothing but numbers differs, these. Two changes are one whatever numbers differ: they count against the same limit.
+    numbers: the numbers that differ, if nothing else does. Two changes with different numbers are equal, so that they count against the same limit.
     """
 
     path: Path
@@ -116,11 +117,11 @@ class Change:
 
 
 KINDS: dict[str, type[Guard]] = {}
-"""Every kind there is, by the name of its leaf."""
+"""All kinds of guards, by the names of their leaves."""
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Exact type and value, telling 0.0 from -0.0 and taking a NaN as equal to the same NaN, through tuples and frozensets."""
+    """Whether two constants have the same exact type and value, also inside tuples and frozensets. 0.0 and -0.0 differ, and a NaN equals the same NaN."""
     if type(a) is not type(b):
         return False
     if type(a) is float:
@@ -137,17 +138,17 @@ def same_constant(a: Any, b: Any) -> bool:
 
 
 def in_order(elements: Any) -> Any:
-    """The elements of a set as iteration gives them: equal sets differ in their order, by how they came about."""
+    """The elements of a set in the order of iteration, which depends on the history of the set: equal sets may differ in it."""
     return set.__iter__(elements) if isinstance(elements, set) else frozenset.__iter__(elements)
 
 
 def exact_elements(elements: Any) -> set[Any]:
-    """The elements of a set of constants, told apart by type and, unlike in the set itself, -0.0 from 0.0."""
+    """The elements of a set of constants, such that elements of different types differ, and so do 0.0 and -0.0, unlike in the set itself."""
     return {exact_key(element) for element in in_order(elements)}
 
 
 def exact_key(value: Any) -> Any:
-    """A hashable stand-in that is equal for exactly the values that `same_constant` takes as one."""
+    """A hashable key that is equal for two values exactly if `same_constant` is true for them."""
     if type(value) is float:
         return (float, struct.pack("<d", value))
     if type(value) is complex:
@@ -161,7 +162,7 @@ def exact_key(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, init=False)
 class TypeIs(Guard):
-    """The exact type. Held weakly, as ValueIs does."""
+    """The value has this exact type. The type is held weakly, as by ValueIs."""
 
     reference: Reference
     leaf: ClassVar[str] = "type_is"
@@ -194,7 +195,7 @@ class TypeIs(Guard):
 
 @dataclass(frozen=True, eq=False, init=False)
 class ValueIs(Guard):
-    """The very object. Held weakly where its type allows: once it is gone the guard can't hold again, even at the same address."""
+    """The value is this object. The object is held weakly if its type allows: once it is gone, the guard never holds again, even for the same address."""
 
     reference: Reference
     leaf: ClassVar[str] = "value_is"
@@ -227,14 +228,15 @@ class ValueIs(Guard):
 
 
 def is_switch(source: Source) -> bool:
-    """Whether the source is a variable of a library that users know by another name, and that is on or off."""
+    """Whether the source is a switch of a library, a variable that is True or False, for which users have another name."""
     return isinstance(source, Item) and source.switch is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Equals(Guard):
-    """Same exact type and same value: int, float, complex, bool, str, bytes, range, torch.Size, tuples and frozensets of such;
-    other types whose `==` is C code."""
+    """The value has the same exact type and equals this one: an int, float, complex, bool, str, bytes, range, torch.Size, a tuple or frozenset of such values,
+    or a value of another type whose `==` is C code.
+    """
 
     value: Any
     leaf: ClassVar[str] = "equals"
@@ -270,7 +272,7 @@ SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)
 
 
 def builtin_length(value: Any) -> int | None:
-    """The length by the builtin type's own `__len__`; None for what is of no such type."""
+    """The length of a value by the builtin type's own `__len__`; None if the value isn't of such a type."""
     for cls in SIZED:
         if issubclass(type(value), cls):
             return cls.__len__(value)  # type: ignore[no-any-return]
@@ -310,7 +312,7 @@ class Length(Guard):
 
 @dataclass(frozen=True, eq=False)
 class KeyAbsent(Guard):
-    """A dict has no such (constant) key. A MISSING dict has none either."""
+    """A dict doesn't have this (constant) key. This is also true of a MISSING dict."""
 
     name: Any
     leaf: ClassVar[str] = "key_absent"
@@ -335,13 +337,13 @@ class KeyAbsent(Guard):
 
 
 def keys_in_order(value: dict[Any, Any]) -> tuple[Any, ...]:
-    """The keys, in the order that the builtin type gives."""
+    """The keys of a dict in the order of the builtin type."""
     return tuple(OrderedDict.__iter__(value) if issubclass(type(value), OrderedDict) else dict.__iter__(value))
 
 
 @dataclass(frozen=True, eq=False)
 class DictKeys(Guard):
-    """The keys of a dict, all constants, in order. OrderedDict: in its own order."""
+    """A dict has these keys, which are constants, in this order; for an OrderedDict, in its own order."""
 
     keys: tuple[Any, ...]
     leaf: ClassVar[str] = "dict_keys"
@@ -369,7 +371,7 @@ class DictKeys(Guard):
 
 @dataclass(frozen=True, eq=False)
 class InOrderOfDict(Guard):
-    """An OrderedDict with so many items, whose keys are constants, and whose own order is that of the dict that it is: it hasn't been reordered."""
+    """An OrderedDict has so many items, its keys are constants, and its own order is that of the underlying dict: it hasn't been reordered."""
 
     length: int
     leaf: ClassVar[str] = "in_order_of_dict"
@@ -397,7 +399,7 @@ class InOrderOfDict(Guard):
 
 @dataclass(frozen=True, eq=False)
 class SetEquals(Guard):
-    """A set or frozenset with exactly these (constant) elements, in this order of iteration."""
+    """A set or frozenset has exactly these (constant) elements, in this order of iteration."""
 
     elements: tuple[Any, ...]
     leaf: ClassVar[str] = "set_equals"
@@ -420,7 +422,7 @@ class SetEquals(Guard):
 
 @dataclass(frozen=True, eq=False, init=False)
 class CodeIs(Guard):
-    """An exact Python function with this code object. Held weakly, as ValueIs does."""
+    """The value is an exact Python function with this code object, which is held weakly, as by ValueIs."""
 
     reference: Reference
     leaf: ClassVar[str] = "code_is"
@@ -484,7 +486,7 @@ class IsPresent(Guard):
 
 @dataclass(frozen=True, eq=False)
 class TensorMatch(Guard):
-    """A tensor of this exact Python type and with this metadata. None in sizes or strides accepts any number there."""
+    """The value is a tensor of this exact Python type and with this metadata. A size or stride of None accepts any number."""
 
     spec: TensorSpec
     leaf: ClassVar[str] = "tensor_match"

@@ -1,4 +1,4 @@
-"""Programs over sizes and numbers as sympy conditions again: what the guard walk demands, in a form that can be negated and solved."""
+"""Turns programs over sizes and numbers, which the guard walk runs, back into sympy conditions, which can be negated and solved."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from framejit.guards.shape_vm import OPERATIONS, ShapeProgram
 
 
 def demands_of(program: ShapeProgram, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """What each demand of a program says, in the order of `program.demands`; `inputs`: symbols, or other expressions, that stand for its inputs.
+    """The conditions that a program demands, in the order of `program.demands`. `inputs`: symbols, or other expressions, that stand for its inputs.
 
-    A program also refuses inputs for which an int on the way grows beyond 64 bits, or something can't be computed. The conditions don't say that.
+    A program also rejects inputs for which an intermediate int exceeds 64 bits, or something can't be computed. The conditions don't include that.
     """
     registers: list[Any] = [*inputs, *(sympy.sympify(constant) for constant in program.constants)]
     found = []

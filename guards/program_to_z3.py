@@ -1,4 +1,4 @@
-"""Programs over sizes and numbers as z3 terms: what the guard walk really checks, whatever it was made of."""
+"""Turns programs over sizes and numbers into z3 terms, so that z3 reasons about the program which the guard walk really runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from framejit.guards.z3_numbers import (
 )
 
 Instruction = Callable[..., NumberTerm]
-"""What an operation computes of the terms of its operands. Conditions are 1 or 0."""
+"""A function that makes the term of an operation from the terms of its operands. Conditions are 1 or 0."""
 
 
 def demanded(numbers: Numbers, program: ShapeProgram, inputs: Sequence[NumberTerm]) -> list[Any]:
-    """What holds where a program accepts its inputs: all that it demands, and that it can compute it."""
+    """Terms that hold for all inputs that a program accepts: its demands hold, and everything that they need can be computed."""
     registers = [*inputs, *(_constant(numbers, value) for value in program.constants)]
     conditions: list[Any] = []
     for (name, *operands), origin in zip(program.instructions, program.origins, strict=True):
@@ -109,7 +109,7 @@ def _float_divide(t: Numbers, a: NumberTerm, b: NumberTerm) -> NumberTerm:
 
 
 def _unknown(name: str) -> Instruction:
-    """A function of floats of which nothing is known but its name."""
+    """A function of floats about which nothing is known but its name."""
     return lambda t, *operands: t.unknown(name, operands, integer=False)
 
 

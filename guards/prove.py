@@ -1,8 +1,8 @@
-"""The referee of shape guards: do they imply every decision of the trace? z3 proves it, or finds numbers for which they don't.
+"""Proves with z3 that the guards on sizes imply every decision of a trace, or finds numbers for which they don't.
 
     prove([Eq(Mod(s, 4), 0)], [(Eq(Mod(s, 2), 0), line, "x.size(0) is even")], ranges={s: (2, None)}).require()
 
-Guards are what an entry checks: sympy conditions, or the programs that were made of them. Decisions are what its trace has taken to be true.
+The guards are sympy conditions that an entry checks, or the programs made from them. The decisions are conditions that its trace has taken to be true.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import FINITE, NAN, OVERFLOW
 
 Ranges = Mapping[Any, tuple[Any, Any]]
-"""For symbols, the least and the greatest number that they stand for, None or an infinity where there is none."""
+"""The smallest and the largest value of each symbol; None or an infinity if there is no bound."""
 Program = tuple[ShapeProgram, Sequence[Any]]
 """A program of the guard walk, and the symbols that its inputs stand for."""
 Assignment = dict[str, int | float]
 """Numbers for symbols, by name."""
 SMALL = (10, 100, 1000)
-"""Counterexamples are looked for among numbers up to these first."""
+"""Counterexamples are first searched among numbers up to these."""
 NO_TIME = "z3 could neither prove nor refute it in its time"
 LEAST_SECONDS = 0.02
-"""z3 is not asked for a shorter time."""
+"""The shortest time for which z3 is asked."""
 
 
 class TraceDecision(NamedTuple):
-    """A condition that a trace has taken to be true. `line`: where in the user's program, printed as it is; `text`: the condition as a user reads it."""
+    """A condition that a trace has taken to be true. `line`: the line of the user's program, for reports; `text`: the condition in words for users."""
 
     condition: Any
     line: Any
@@ -47,7 +47,7 @@ class TraceDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class Proof:
-    """What became of one decision. `counterexample`: for a refuted one, numbers that satisfy all guards, but not the decision."""
+    """The result for one decision. `counterexample`: if it is refuted, numbers that satisfy all guards but not the decision."""
 
     decision: TraceDecision
     outcome: Literal["proven", "refuted", "unknown"]
@@ -55,7 +55,7 @@ class Proof:
     why: str = ""
 
     def told(self, called: Mapping[str, str]) -> str:
-        """The finding for a user; `called`: what the program calls the symbols."""
+        """The result in words for a user. `called` has the program's names for the symbols."""
         line = self.decision.line
         place = "" if line is None else "\n" + (line.render() if hasattr(line, "render") else f"  {line}")
         if self.counterexample is None:
@@ -67,12 +67,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of all decisions.
+    """The results for all decisions.
 
     Attributes:
-        satisfiable: False where z3 has proven that no call can satisfy the guards; None where it couldn't say.
+        satisfiable: False if z3 has proven that no call can satisfy the guards; None if it couldn't decide that.
         seconds: how long it took.
-        called: what the program calls the symbols.
+        called: the program's names for the symbols.
     """
 
     proofs: tuple[Proof, ...]
@@ -90,24 +90,24 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether every decision is proven, by guards that some call may satisfy."""
+        """Whether every decision is proven, and the guards don't contradict each other."""
         return self.satisfiable is not False and all(proof.outcome == "proven" for proof in self.proofs)
 
     def told(self) -> str:
-        """The verdict for a user: first the decisions that don't follow, then those that nothing is known of."""
+        """The results in words for a user: first the decisions that don't follow, then those that are undecided."""
         parts = ["no call can satisfy the guards: they contradict each other"] if self.satisfiable is False else []
         parts += [proof.told(self.called) for proof in (*self.refuted, *self.unknown)]
         proven = len(self.proofs) - len(self.refuted) - len(self.unknown)
         return "\n".join([f"{proven} of {len(self.proofs)} decisions follow from the guards ({self.seconds:.2f} s)", *parts])
 
     def require(self) -> None:
-        """Raises GuardsTooWeak where a decision is refuted, or where the guards contradict each other."""
+        """Raise GuardsTooWeak if a decision is refuted, or if the guards contradict each other."""
         if self.refuted or self.satisfiable is False:
             raise GuardsTooWeak(self)
 
 
 class GuardsTooWeak(FramejitError):
-    """The shape guards of an entry don't imply what its trace has taken to be true. It would run for calls that it isn't right for."""
+    """The guards on sizes of an entry don't imply everything that its trace has taken to be true, so the entry would run for calls that it is wrong for."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(f"the shape guards of a compiled entry are wrong: {verdict.told()}")
@@ -122,10 +122,10 @@ def prove(
     called: Mapping[str, str] | None = None,
     programs: Iterable[Program] = (),
 ) -> Verdict:
-    """Whether an entry that checks `guards`, `ranges` and `programs` runs only where each of the decisions is true. An integer that is no int64 fits none.
+    """Find out whether an entry that checks `guards`, `ranges` and `programs` runs only if each of the decisions is true. Integers beyond 64 bits never fit.
 
-    A decision that was not decided within the budget, for all of them together, is unknown. What a program leaves out because it always holds (sizes
-    aren't negative) belongs into `ranges`. `called`: what the user's program calls the symbols, by their names.
+    If the budget, which is for all decisions together, doesn't suffice, decisions remain unknown. Facts that a program doesn't check because they always
+    hold (sizes aren't negative) belong into `ranges`. `called`: the user's names for the symbols, by their names.
     """
     started = time.monotonic()
     ranges = ranges or {}
@@ -156,7 +156,7 @@ WEAKER: dict[Any, tuple[Any, ...]] = {sympy.Eq: (sympy.Ge, sympy.Le), sympy.Gt: 
 
 
 def consequences(guard: Any) -> Iterator[Any]:
-    """Conditions that plainly hold where `guard` does: its parts, and relations that are weaker or read from right to left."""
+    """Conditions that obviously follow from `guard`: its parts, weaker relations, and the same relations with the sides exchanged."""
     if isinstance(guard, sympy.And):
         for part in guard.args:
             yield from consequences(part)
@@ -169,7 +169,7 @@ def consequences(guard: Any) -> Iterator[Any]:
 
 
 def is_plain(condition: Any, known: set[Any], ranges: Ranges) -> bool:
-    """Whether a condition is among those that are known, or compares one symbol with a number outside of its range."""
+    """Whether a condition obviously holds: it is known, or compares one symbol with a number outside of the symbol's range."""
     if condition in (True, sympy.true) or condition in known:
         return True
     if isinstance(condition, (sympy.And, sympy.Or)):
@@ -189,7 +189,7 @@ def is_plain(condition: Any, known: set[Any], ranges: Ranges) -> bool:
 
 
 class Prover:
-    """Conditions and programs that are taken to hold, and z3's answers to what follows from them, until `deadline` (of time.monotonic)."""
+    """Asks z3 what follows from conditions and programs, which are taken to hold, until `deadline` (of time.monotonic)."""
 
     def __init__(self, conditions: Iterable[Any], deadline: float, programs: Iterable[Program] = ()) -> None:
         self.translation = Translation(z3.Context())
@@ -207,7 +207,7 @@ class Prover:
         return max(0.0, self._deadline - time.monotonic())
 
     def check(self, seconds: float | None = None, afresh: bool = False) -> Any:
-        """z3's answer to what is asserted: sat, unsat or unknown. `afresh`: from another solver, which simplifies all of it first, and keeps no model."""
+        """Ask z3 whether the assertions can be satisfied: sat, unsat or unknown. `afresh` asks another solver, which simplifies first and keeps no model."""
         seconds = min(self.seconds_left(), self.seconds_left() if seconds is None else max(seconds, LEAST_SECONDS))
         if seconds <= 0:
             return z3.unknown
@@ -220,12 +220,12 @@ class Prover:
         return solver.check()
 
     def assert_facts(self) -> None:
-        """Tells z3 what holds for the terms made since the last time."""
+        """Assert the facts about all terms that were made since the last time."""
         self.solver.add(self.translation.facts[self._facts :])
         self._facts = len(self.translation.facts)
 
     def is_satisfiable(self) -> bool | None:
-        """Whether the conditions hold for any numbers; None where z3 can't say."""
+        """Whether some numbers satisfy the conditions; None if z3 can't decide it."""
         self.assert_facts()
         answer = self.check(self.seconds_left() / 4)
         return None if answer == z3.unknown else bool(answer == z3.sat)
@@ -256,7 +256,7 @@ class Prover:
         return Proof(decision, "unknown", None, f"it can't be proven without knowing more of: {names}")
 
     def assignments(self) -> Iterator[Assignment]:
-        """Numbers for which what is asserted holds, as far as z3 knows: small ones first. The last check's answer was sat."""
+        """Numbers that satisfy the assertions, as far as z3 knows; small ones come first. The answer of the last check must be sat."""
         first = self.solver.model()
         integers = [term.value for term in self.translation.symbols.values() if term.exact]
         for limit in SMALL:
@@ -272,7 +272,7 @@ class Prover:
         return {name: self.number(model, term) for name, term in self.translation.symbols.items()}
 
     def number(self, model: Any, term: Any) -> int | float:
-        """The number that a term is in a model, as an int or as the float that is next to it."""
+        """The value of a term in a model, as an int or as the nearest float."""
         value = model.eval(term.value, model_completion=True)
         if term.exact:
             return int(value.as_long())
@@ -284,7 +284,7 @@ class Prover:
         return float(exact) if abs(exact) < OVERFLOW else float("inf")
 
     def fault(self, condition: Any, numbers: Assignment) -> str | None:
-        """How a condition fails for numbers that satisfy the others, as Python computes them; None where it can't be said that it does."""
+        """If numbers satisfy all other conditions and fail this one, as Python computes them, a text that says how; None if that isn't certain."""
         try:
             accepted = all(program.failing([numbers[name_of(symbol)] for symbol in symbols]) is None for program, symbols in self._programs)
             if not accepted or not all(value_of(other, numbers) for other in self._conditions):

@@ -1,4 +1,4 @@
-"""What a trace rests on, as it is found out: facts about values, relations between paths, settings of the process."""
+"""`GuardRecorder`, which collects the guards of a trace: facts about values, relations between paths, and settings of the process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from framejit.trail import Trail
 
 
 class GuardRecorder:
-    """The guards of one trace. Facts and relations are taken back with the trail; settings stay, as the trace may have acted on them.
+    """The guards of one trace. Facts and relations are undone with the trail; settings stay, since the trace may have acted on them.
 
-    `line`: where the program is now; each guard remembers it.
+    `line`: the place in the program where the trace is now, which each new guard remembers.
     """
 
     def __init__(self, trail: Trail, root: Root, line: Callable[[], UserLine | None]) -> None:
@@ -26,40 +26,40 @@ class GuardRecorder:
         self._guards: list[Guard] = []
 
     def relation(self, kind: type[Relation], source: Source, *payload: Any) -> None:
-        """Something holds between the values at the ends of several paths, the first of which is `source`."""
+        """Add a guard on a relation between the values at several paths, the first of which is `source`."""
         self.add(kind(source, self._line(), *payload))
 
     def read(self, read: Callable[..., Any], *args: Any) -> Any:
-        """What a function in C, or of torch's, says of a setting of the process, from now on guarded. It must be a plain constant."""
+        """Read a setting of the process with a function of torch, or in C, and guard its value, which must be a plain constant."""
         return self.setting(read, args, read(*args))
 
     def setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
-        """`found`, which `read(*args)` has said of the process when the trace began. The trace itself may have changed what it says."""
+        """Guard that a setting, read by `read(*args)`, is `found`, its value when the trace began. The trace itself may have changed the setting meanwhile."""
         self._settings = with_setting(self._settings, (read, args, found))
         return found
 
     def directives(self, in_force: Directives) -> None:
-        """Guard that the given directives to the tracer are in force where the call begins."""
+        """Guard that these directives are in force when the call begins."""
         self._settings = with_directives(self._settings, in_force)
 
     def add(self, guard: Guard) -> None:
-        """A guard that has been made: something holds for the value at the end of a path."""
+        """Add a guard on the value at the end of a path."""
         self._guards.append(guard)
         self._trail.log(self._guards.pop)
 
     def count(self) -> int:
-        """How many facts and relations there are, for `since`."""
+        """The number of facts and relations, as `since` takes it."""
         return len(self._guards)
 
     def since(self, count: int) -> list[Guard]:
-        """The facts and relations that came after the first `count`."""
+        """The facts and relations after the first `count`."""
         return self._guards[count:]
 
     def adopt(self, guards: Iterable[Guard]) -> None:
-        """Rest on guards that had been taken back."""
+        """Add guards again that had been undone."""
         for guard in guards:
             self.add(guard)
 
     def all(self) -> tuple[Guard, ...]:
-        """Everything that the trace rests on."""
+        """All guards of the trace."""
         return (self._settings, *self._guards)

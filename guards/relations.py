@@ -23,7 +23,7 @@ class Relation(Guard):
 
 @dataclass(frozen=True, eq=False)
 class Same(Relation):
-    """This path and another end at the same object."""
+    """This path and another lead to the same object."""
 
     other: Source
     leaf: ClassVar[str] = "same"
@@ -73,11 +73,11 @@ class Distinct(Relation):
 
 @dataclass(frozen=True, eq=False)
 class StorageAliasing(Relation):
-    """Among `tensors` (graph inputs of which some are written to): which share a storage, and whether their bytes overlap.
+    """`tensors`, which are graph inputs of which some are written to, share storages and memory in a certain way.
 
-    `groups[i]` numbers the storage of tensors[i] by first appearance; None says that none of the numbered tensors has the same storage. `offsets` are the
-    storage offsets, in elements; None accepts any. The memory of a numbered storage is that of no other: those of two tensors of one array share it.
-    source: the first of them.
+    `groups[i]` is the number of the storage of tensors[i], counted by first appearance; None means that no numbered tensor has the same storage. `offsets`
+    are the storage offsets, in elements; None accepts any. A numbered storage must not share its memory with another storage, as those of two tensors made
+    from one array do. source: the first tensor.
     """
 
     tensors: tuple[Source, ...]

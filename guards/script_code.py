@@ -1,9 +1,9 @@
-"""TorchScript's code of a method, as a function of its arguments and of what it reads: attributes of its module, and tensors that are constants in it.
+"""Turns TorchScript's code of a method into a function of its arguments and of the values that it reads: attributes of its module, and constant tensors.
 
     def forward(self, x): return x @ self.linear.weight        function(x, weight), and reads == (("linear", "weight"),)
 
-Methods whose code has the same digest compute the same of the same values. Types of modules are told apart more finely: `torch.jit.trace`, for one,
-makes another type for each module.
+Methods with the same digest of their code compute the same from the same values. TorchScript's types of modules can't be compared instead: `torch.jit.trace`,
+for example, makes a new type for each module.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ REFUSED = {
     "prim::Print": "print()", "prim::PythonOp": "a Python function", "aten::save": "torch.save()", "prim::tolist": "tolist()",
     "aten::tensor": "torch.tensor() of a list", "aten::as_tensor": "torch.as_tensor() of a list", "prim::SetAttr": "an attribute that it sets",
 }  # fmt: skip
-"""Operations that can't run on tensors without data, or would have side effects there. Those that make a tensor of a list write to its memory."""
+"""Operations that can't run on tensors without data, or would have side effects there. Operations that make a tensor from a list write to its memory."""
 OF_LISTS = frozenset({"aten::tensor", "aten::as_tensor"})
-"""Of these, the operations that are refused for lists only."""
+"""Those of these operations that can't be lifted only if they are applied to lists."""
 SIMPLE = frozenset({"i", "f", "s", "c", "is", "fs", "ss", "cs", "ty"})
-"""Kinds of attributes of nodes that the text of a graph says wholly: numbers, texts and types."""
+"""Kinds of node attributes that are completely contained in a graph's text: numbers, strings and types."""
 LEAST = {torch.int64: torch.int32, torch.float64: torch.int32, torch.complex128: torch.float32, torch.bool: torch.bool}
 """The types of tensors that stand for numbers, and a type of others, with which those give another type than a tensor would."""
 
 
 class CannotBeLifted(Exception):
-    """TorchScript's code does something that only a call of the method itself can do."""
+    """TorchScript's code can't be turned into a function: it does something that only a call of the method itself can do."""
 
 
 class ScriptCode:
-    """What a method or a function of TorchScript computes.
+    """The code of a method or a function of TorchScript.
 
-    arguments: of its schema, without the module. reads: where it finds attributes, from its module on. problem: why no function of the arguments, what is
-    at `reads`, and the constants (held weakly) can take its place, or None. operators: the names of all that it calls.
+    arguments: the arguments of its schema, without the module. reads: the paths of the attributes that it reads, from its module on. problem: why it can't be
+    replaced by a function of the arguments, the attributes at `reads` and the constants (which are held weakly), or None if it can. operators: the names of
+    all operators that it calls.
     """
 
     __slots__ = ("name", "arguments", "reads", "constants", "digest", "problem", "operators")
@@ -66,17 +67,17 @@ class ScriptCode:
 
 
 def owner_of(script: Any) -> Any:
-    """The module of a method; None of a function."""
+    """The module of a method; None for a function."""
     return script.owner if isinstance(script, torch._C.ScriptMethod) else None
 
 
 def told_argument(argument: Any) -> tuple[Any, ...]:
-    """All that the schema says of an argument."""
+    """A description of an argument with everything that the schema says about it."""
     return argument.name, argument.type.annotation_str, argument.has_default_value() and repr(argument.default_value), argument.kwarg_only
 
 
 def is_number(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for a number of Python's, as those in traced code do: operators give other types for it than for another tensor.
+    """Whether a tensor stands for a Python number, as in traced code: for such a tensor, operators choose other result types.
 
     A bool makes no difference to types, and counts as a number.
     """
@@ -138,7 +139,7 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
 
 
 def refuse(node: Any) -> None:
-    """Raise CannotBeLifted for a node that is no function of its inputs, or can't run on tensors without data."""
+    """Raise CannotBeLifted for a node that isn't a function of its inputs, or can't run on tensors without data."""
     kind = node.kind()
     if kind in REFUSED and not (kind in OF_LISTS and next(node.inputs()).type().kind() != "ListType"):
         raise CannotBeLifted(REFUSED[kind])
@@ -149,7 +150,7 @@ def refuse(node: Any) -> None:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it is a number, a text or the like, or a list or tuple of such, which a graph's text says wholly."""
+    """Whether a value is a number, a string or the like, or a list or tuple of these, which is completely contained in a graph's text."""
     if type(value) in (list, tuple):
         return all(map(is_plain, value))
     return type(value) in (bool, int, float, complex, str, type(None), torch.device)

@@ -1,8 +1,8 @@
-"""Arithmetic on sizes in traced code of TorchScript's, which `torch.jit.trace` writes down as arithmetic on tensors of one element, as arithmetic on ints.
+"""Makes traced TorchScript code compute sizes with ints. `torch.jit.trace` records arithmetic on sizes as arithmetic on tensors of one element.
 
     x.view(x.size(0) * 2, -1)      n = aten::mul(prim::NumToTensor(size), {2}); aten::view(x, [aten::Int(n), -1])
 
-Tensors without data have no ints to give.
+Tensors without data can't be converted to ints.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 ON_INTS = {
     "aten::add": "aten::add", "aten::sub": "aten::sub", "aten::mul": "aten::mul", "aten::floor_divide": "aten::floordiv", "aten::remainder": "aten::remainder",
 }  # fmt: skip
-"""Operators on tensors of one int each, and what computes the same of ints."""
+"""For operators on tensors of one int each, the operators that compute the same with ints."""
 TO_INT = frozenset({"aten::Int", "aten::IntImplicit"})
 
 
 def nodes_of(block: Any) -> Iterator[Any]:
-    """The nodes of TorchScript's code, those in branches and loops too."""
+    """The nodes of TorchScript's code, including those in branches and loops."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -33,7 +33,7 @@ def is_tensor(node: Any) -> bool:
 
 
 def compute_with_ints(graph: Any) -> None:
-    """Have a graph compute with ints what becomes one."""
+    """Change a graph so that tensors which are converted to ints are computed as ints."""
     ints: dict[str, Any] = {}
     for node in list(nodes_of(graph)):
         operands = list(node.inputs())

@@ -1,4 +1,4 @@
-"""Sources of what TorchScript's objects tell: attributes and methods of a scripted module, the code of a method, what an object in C++ holds."""
+"""Sources of values in TorchScript's objects: attributes and methods of a scripted module, the code of a method, the state of an object in C++."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from framejit.guards.source import MISSING, CAttr, Source
 
 
 class ScriptRequest(NamedTuple):
-    """A method of an object of TorchScript's, and the name that it is given, if any."""
+    """A method of a TorchScript object that is called for its answer, and the name that it takes as its argument, if any."""
 
     method: str
     name: str | None = None
 
     def asked(self) -> Callable[[Any], Any]:
-        """The function that asks it of an object."""
+        """A function that calls the method of an object."""
         return methodcaller(self.method) if self.name is None else methodcaller(self.method, self.name)
 
 
@@ -27,9 +27,9 @@ ASKED = (torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict)
 
 
 class ScriptAnswer(Source):
-    """What a scripted module, or one of its tables of tensors, answers: mostly a new object in each walk. Payload: a ScriptRequest.
+    """The answer of a scripted module, or of one of its tables of tensors. It is usually a new object in each walk. Payload: a ScriptRequest.
 
-    Only for bases whose exact type is guarded. MISSING where it raises.
+    Only for bases whose exact type is guarded. MISSING if the call raises.
     """
 
     __slots__ = ()
@@ -68,12 +68,12 @@ class ScriptCodeOf(Source):
 
 
 def state_of(value: torch.ScriptObject) -> Any:
-    """What an object of a class in C++ says that it holds."""
+    """The state of an object of a class in C++, as the object itself describes it."""
     return value.__obj_flatten__()  # type: ignore[attr-defined]
 
 
 class TorchBindState(Source):
-    """What an object of a class in C++ holds. Only for bases whose exact type is guarded. MISSING where the class doesn't say."""
+    """The state of an object of a class in C++. Only for bases whose exact type is guarded. MISSING if the class doesn't describe it."""
 
     __slots__ = ()
     accessor = "torchbind_state"
@@ -95,4 +95,4 @@ SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf, TorchBin
 PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
     ScriptAnswer: ScriptRequest.asked, ScriptCodeOf: lambda unused: (CODES, code_of), TorchBindState: lambda unused: state_of,
 }  # fmt: skip
-"""What their accessors in C++ are given for the payload."""
+"""Functions that convert the payloads of these sources to what their accessors in C++ take."""

@@ -1,4 +1,4 @@
-"""From sympy expressions, as torch's ShapeEnv records them, to a program that checks them: translated, and freed of what others imply."""
+"""Translates sympy expressions, as torch's ShapeEnv records them, into a program that checks them. Expressions that others imply are left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framejit.guards.source import Source, UserLine
 
 Kind = Literal["int", "float", "bool"]
 Term = tuple[int, Kind]
-"""The number of a term, and what it is."""
+"""The number of a term, and its type."""
 
 
 class UntranslatableError(ValueError):
@@ -24,7 +24,7 @@ class UntranslatableError(ValueError):
 
 
 class Terms:
-    """What expressions compute, equal ones once. A term is an instruction on other terms; `input` and `constant` have a number of their own instead."""
+    """The terms that expressions compute; equal terms are kept once. A term is an instruction on other terms; `input` and `constant` have a number instead."""
 
     def __init__(self) -> None:
         self.numbers: dict[ShapeInstruction, int] = {}
@@ -191,7 +191,7 @@ class Terms:
         "Or": lambda self, e: (self.chain("either", [self.truth(part) for part in e.args]), "bool"),
         "Not": lambda self, e: (self.add("negation", self.truth(e.args[0])), "bool"),
     }  # fmt: skip
-    """By the name of an expression's class, which differs less between versions of torch than where it lies."""
+    """By the name of an expression's class, which differs less between versions of torch than the module that the class is in."""
 
 
 INT_OPERATIONS = {
@@ -212,7 +212,7 @@ def sides(relation: Any) -> tuple[str, Any, Any]:
 
 @dataclass(frozen=True)
 class Demand:
-    """Something that has to be so: an operation that demands, the terms it takes, and the number of the expression that it is from."""
+    """A condition that a program checks: a `need...` operation, the terms that it takes, and the number of the expression that it comes from."""
 
     operation: str
     first: int
@@ -221,7 +221,7 @@ class Demand:
 
 
 class Demands:
-    """What expressions demand, by term, so that what others imply can be dropped."""
+    """The conditions that expressions demand, by term, so that those which others imply can be dropped."""
 
     def __init__(self, terms: Terms, counts: Container[sympy.Symbol]) -> None:
         self.terms = terms
@@ -240,7 +240,7 @@ class Demands:
         self.other("need", self.terms.constant(0), 0, origin)
 
     def require(self, expression: Any, origin: int) -> None:
-        """Take an expression apart."""
+        """Add the demands of an expression, which is taken apart."""
         if expression == sympy.true:
             return
         if expression == sympy.false:
@@ -257,7 +257,7 @@ class Demands:
             self.require_between(expression, origin)
 
     def require_of_constant(self, relation: Any, origin: int) -> bool:
-        """A relation between an int and a constant: `factor * term + shift <= constant` is a bound of the term. False: it is none."""
+        """Add a relation between an int and a constant as a bound of a term: `factor * term + shift <= constant`. Returns False if it isn't a bound."""
         name, left, right = sides(relation)
         flipped = isinstance(left, sympy.Rational)
         if flipped:
@@ -310,7 +310,7 @@ class Demands:
             self.highest[number] = bound, origin
 
     def require_between(self, relation: Any, origin: int) -> None:
-        """A relation between two terms."""
+        """Add a relation between two terms."""
         name, left, right = sides(relation)
         fractions = [number.q for number in (left.atoms(sympy.Rational) | right.atoms(sympy.Rational)) if number.q != 1]
         if fractions:
@@ -324,7 +324,7 @@ class Demands:
         self.other(f"need_{name}", first, second, origin)
 
     def assume(self, symbol: sympy.Symbol, origin: int) -> None:
-        """Sympy has evaluated expressions under what the symbol says of itself: so it has to be true."""
+        """Demand what a symbol declares about itself (`positive`, ...), since sympy has evaluated expressions under that assumption."""
         number, kind = self.terms.of(symbol)
         if symbol.is_positive or symbol.is_nonnegative:
             if kind == "float":
@@ -332,7 +332,7 @@ class Demands:
             self.at_least(number, 1 if symbol.is_positive else 0, origin)
 
     def left(self) -> list[Demand]:
-        """What is not implied by something else, cheap checks first."""
+        """The demands that aren't implied by others, cheap checks first."""
         constant = self.terms.constant
         found = []
         for number, values in self.equal.items():
@@ -359,17 +359,17 @@ class Demands:
         return sorted(found, key=lambda demand: (self.is_computed(demand), demand.origin))
 
     def least(self, number: int) -> int:
-        """What a term is at least, by what it is."""
+        """A lower bound of a term that follows from its operation."""
         name, place, *_ = self.terms.all[number]
         return 0 if name == "input" and self.terms.symbols[place] in self.counts else SMALLEST
 
     def is_computed(self, demand: Demand) -> bool:
-        """Whether it is about more than inputs and constants."""
+        """Whether a term is computed, and not an input or a constant."""
         return any(self.terms.all[number].operation not in ("input", "constant") for number in (demand.first, demand.second))
 
 
 class ProgramWriter:
-    """Writes a program: what a demand needs just before it, and nothing that no demand needs."""
+    """Writes a program. Instructions come just before the first demand that needs them, and those that no demand needs are left out."""
 
     def __init__(self, terms: Terms, demands: Sequence[Demand]) -> None:
         self.terms = terms
@@ -401,7 +401,7 @@ class ProgramWriter:
         return operands[: OPERATIONS[name].operands] if name in OPERATIONS else ()
 
     def register(self, number: int) -> int:
-        """Where a term's value is, once what computes it is written."""
+        """The register that holds a term's value, after the instructions that compute it were written."""
         if number not in self.registers:
             self.registers[number] = self.write(self.terms.all[number].operation, self.operands(number), None)
         return self.registers[number]
@@ -426,12 +426,12 @@ def compile_shapes(
     """The program that checks boolean expressions, and the symbols that its inputs stand for.
 
     Args:
-        expressions: over symbols that are integers, or else floats.
-        symbols: what these say of themselves (`positive`, `nonnegative`) is checked too, and so it is for those in `expressions`.
-        counts: symbols that can't be negative, whatever happens: sizes, strides, offsets.
+        expressions: conditions over symbols, each of which is an integer or a float.
+        symbols: further symbols. What symbols declare about themselves (`positive`, `nonnegative`) is checked too, also for those in `expressions`.
+        counts: symbols that can never be negative: sizes, strides, offsets.
 
-    The program says "doesn't hold" where an int grows beyond 64 bits or something can't be computed; there it may be wrong about an expression
-    that is true. Demands that come from what symbols say of themselves have the origin `len(expressions)`.
+    The program says "doesn't hold" if an int exceeds 64 bits or something can't be computed, even if the expressions are true. Demands that come from
+    declarations of symbols have the origin `len(expressions)`.
 
     Raises:
         UntranslatableError: an expression with something that no program computes as Python would.
@@ -452,12 +452,12 @@ NUMBER_OF_TENSOR = {step: what for what, step in STEPS.items()}
 def shapes_hold(
     facts: Iterable[tuple[Any, UserLine | None]], reads: Mapping[sympy.Symbol, Source | Sequence[Source]]
 ) -> ShapesHold | None:
-    """The guard that boolean expressions hold; None where there is nothing to check.
+    """Make the guard that boolean expressions hold; None if there is nothing to check.
 
     Args:
         facts: expressions, each with the line that made it necessary.
-        reads: where each symbol's value is found: a TensorSize, TensorStride or TensorOffset, or the path of an int or float. Where a symbol
-            has several sources, they must be equal, and the first is read for it.
+        reads: the source of each symbol's value: a TensorSize, TensorStride or TensorOffset, or the path of an int or float. If a symbol has several
+            sources, their values must be equal, and the first one is read.
 
     Raises:
         UntranslatableError: see `compile_shapes`.

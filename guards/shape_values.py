@@ -1,4 +1,4 @@
-"""What Python computes for a shape expression, given the values of its symbols."""
+"""Computes the value of a shape expression from the values of its symbols, as Python would."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Value = int | float | bool | Fraction
 
 
 class NoPythonValue(Exception):
-    """An expression doesn't say what Python computes: its function is unknown, or sympy has forgotten the order of floats in a sum."""
+    """An expression doesn't determine what Python computes: its function is unknown, or sympy has lost the order of floats in a sum."""
 
 
 def name_of(symbol: sympy.Symbol) -> str:
-    """The name of a symbol, which no other symbol of the same expressions has; sympy's dummies are told apart by their numbers."""
+    """A name of a symbol that no other symbol of the same expressions has. Sympy's dummies get their number."""
     return f"{symbol.name}_{symbol.dummy_index}" if isinstance(symbol, sympy.Dummy) else str(symbol.name)
 
 
 def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
-    """The value of an expression, a number or a truth value; `values` by the names of its symbols. Rationals are exact.
+    """The value of an expression, which is a number or a truth value. `values` has the values of its symbols by name. Rationals are exact.
 
-    Raises what Python raises where the expression isn't defined (ZeroDivisionError, OverflowError, ValueError), and NoPythonValue.
+    Raises what Python raises if the expression isn't defined (ZeroDivisionError, OverflowError, ValueError), and NoPythonValue.
     """
     if isinstance(expression, (bool, BooleanAtom)):
         return bool(expression)
@@ -53,7 +53,7 @@ def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
 
 
 def _chosen(expression: Any, values: Mapping[str, int | float]) -> Any:
-    """The value of the case that applies."""
+    """The value of a case distinction: that of the case that applies."""
     cases = expression.args if isinstance(expression, sympy.Piecewise) else ((expression.args[1], expression.args[0]), (expression.args[2], True))
     for value, condition in cases:
         if value_of(condition, values):
@@ -62,13 +62,13 @@ def _chosen(expression: Any, values: Mapping[str, int | float]) -> Any:
 
 
 def _of_module_math(name: str) -> Callable[[Any], Any] | None:
-    """What torch's OpaqueUnaryFn_sqrt and its siblings compute."""
+    """The function that torch's OpaqueUnaryFn_sqrt, or one of its siblings, computes."""
     prefix = "OpaqueUnaryFn_"
     return getattr(math, name.removeprefix(prefix), None) if name.startswith(prefix) else None
 
 
 def _in_any_order(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """An operation on several numbers. Of more than two, one of them a float, the order matters."""
+    """Apply an operation to several numbers. If there are more than two, and one is a float, the order would matter: this raises NoPythonValue."""
 
     def compute(*numbers: Any) -> Any:
         signs = [number for number in numbers if type(number) is int and number == -1 and combine is operator.mul]

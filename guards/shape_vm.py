@@ -1,8 +1,8 @@
-"""Programs over the sizes and numbers of a call: what their operations mean. native/shape_vm.cpp runs them.
+"""Defines programs over the sizes and numbers of a call, and the meaning of their operations. native/shape_vm.cpp runs them.
 
-A program computes in registers: first come its inputs, then its constants, then the result of each instruction. Ints are exact and fit 64 bits,
-floats are Python's. A demand (an operation named `need...`) ends the program where it isn't met, and so does whatever can't be computed
-exactly: an int that grows too large, a division by zero, a float of which no int can be made.
+A program computes in registers, which hold its inputs, then its constants, then the result of each instruction. Ints are exact and fit into 64 bits,
+floats are Python's. A demand (an operation named `need...`) that isn't met ends the program. So does everything that can't be computed exactly: an int that
+grows too large, a division by zero, a float that can't be converted to an int.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from framejit._runtime import SHAPE_OPERATIONS
 
 SMALLEST, LARGEST = -(1 << 63), (1 << 63) - 1
 LARGEST_IN_FLOAT = 1 << 53
-"""Up to here every int is a float of its own."""
+"""Up to this number, every int can be represented exactly as a float."""
 
 
 class NotComputed(ArithmeticError):
-    """Something that a program doesn't compute, because it would not come out as in Python."""
+    """A program can't compute something, because the result would differ from Python's."""
 
 
 def shift_left(value: int, by: int) -> int:
@@ -60,9 +60,10 @@ def float_power(base: float, exponent: float) -> float:
 
 
 class ShapeOperation(NamedTuple):
-    """What an operation does with the values of as many registers as `run` takes, and how it is written.
+    """An operation of programs: `run` computes it from the values of its operands' registers.
 
-    text: with {0}, {1} and {2} for its operands. binds: how tightly, as `PRECEDENCE`; operands that bind less are put in parentheses.
+    text: the operation as Python writes it, with {0}, {1} and {2} for its operands. binds: how tightly it binds, as in `PRECEDENCE`; operands that bind less
+    tightly are put in parentheses.
     """
 
     run: Callable[..., Any]
@@ -119,13 +120,13 @@ OPERATIONS: dict[str, ShapeOperation] = {
     **{f"need_{name}": ShapeOperation(run, 2, f"{{0}} {sign} {{1}}", COMPARISON) for name, (run, sign) in COMPARISONS.items()},
     "need_divisible": ShapeOperation(lambda value, by: value % by == 0, 2, "{0} % {1} == 0", PRODUCT),
 }  # fmt: skip
-"""Every operation there is; the C++ side has one for each name."""
+"""All operations, by name; the C++ side has the same names."""
 
 
 AMBIGUOUS = (CONDITION, COMPARISON, POWER)
-"""Operations that are not written as operands of one of their own kind without parentheses."""
+"""Operations that need parentheses if they are operands of an operation of the same kind."""
 AROUND = {name: f"{{1}} {sign} {{0}}" for kind in ("", "float_", "need_") for name, sign in ((f"{kind}le", ">="), (f"{kind}lt", ">"))}
-"""How comparisons with a constant on the left are written."""
+"""The texts of comparisons with their sides exchanged, which are used if a constant is on the left."""
 
 
 class ShapeInstruction(NamedTuple):
@@ -138,16 +139,16 @@ class ShapeInstruction(NamedTuple):
 
 
 def bits(value: int | float) -> int:
-    """A constant as the C++ side takes it: a float by its bits."""
+    """A constant as the C++ side takes it: an int unchanged, a float as its bits."""
     return int(struct.unpack("<q", struct.pack("<d", value))[0]) if type(value) is float else int(value)
 
 
 @dataclass(frozen=True)
 class ShapeProgram:
-    """Demands on ints and floats.
+    """A program that checks demands on ints and floats.
 
-    inputs: how many there are. constants: ints, or floats. instructions: in the order in which they run. origins: of each instruction that demands
-    something, the number of what was to be checked (an expression in the list that the program was made of); None of the others.
+    inputs: the number of inputs. constants: ints or floats. instructions: in the order in which they run. origins: for each instruction, the number of the
+    expression (in the list that the program was made from) that it demands; None if it demands nothing.
     """
 
     inputs: int
@@ -156,7 +157,7 @@ class ShapeProgram:
     origins: tuple[int | None, ...]
 
     def failing(self, values: Sequence[int | float]) -> int | None:
-        """The number of the first instruction that makes a demand which isn't met, or for which something can't be computed; None if all are met."""
+        """The number of the first instruction with a demand that isn't met, or that can't be computed; None if all demands are met."""
         registers: list[Any] = [*values, *self.constants]
         for number, (name, *operands) in enumerate(self.instructions):
             operation = OPERATIONS[name]
@@ -171,7 +172,7 @@ class ShapeProgram:
         return None
 
     def demand_at(self, number: int) -> int:
-        """The first demand from an instruction on: what that is computed for."""
+        """The first demand from an instruction on, for which the instruction computes something."""
         return next(i for i in range(number, len(self.instructions)) if self.origins[i] is not None)
 
     @cached_property
@@ -180,12 +181,12 @@ class ShapeProgram:
         return tuple(number for number, origin in enumerate(self.origins) if origin is not None)
 
     def native(self) -> tuple[int, ...]:
-        """The program as numbers: constants, then instructions, each behind how many they are."""
+        """The program as numbers: the number of constants, the constants, the number of instructions, and the instructions."""
         code = (number for name, *operands in self.instructions for number in (SHAPE_OPERATIONS[name], *operands))
         return len(self.constants), *map(bits, self.constants), len(self.instructions), *code
 
     def text(self, number: int, names: Sequence[str]) -> str:
-        """What an instruction computes or demands, in Python. names: what to call the inputs."""
+        """The Python expression that an instruction computes or demands. `names` are the names of the inputs."""
         return self._text(self.inputs + len(self.constants) + number, names)[0]
 
     def constant_of(self, register: int) -> int | float | None:
@@ -194,7 +195,7 @@ class ShapeProgram:
         return self.constants[place] if 0 <= place < len(self.constants) else None
 
     def _text(self, register: int, names: Sequence[str]) -> tuple[str, int]:
-        """A register's text, and how tightly it binds."""
+        """The Python expression of a register's value, and how tightly it binds."""
         if register < self.inputs:
             return names[register], ATOM
         constant = self.constant_of(register)

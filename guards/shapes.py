@@ -1,4 +1,4 @@
-"""The kind of guard that says of the sizes and numbers of a call what a trace has decided by them."""
+"""`ShapesHold`, the kind of guard that checks everything which a trace has decided by sizes and numbers of the call."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import size_of, strides_and_offset
 
 READS = ("size", "stride", "offset", "int", "float")
-"""What can be read at a path; the C++ side knows them by their places."""
+"""The numbers that can be read from the value at a path; the C++ side knows them by their positions in this tuple."""
 
 
 STEPS: dict[str, type[Source]] = {"size": TensorSize, "stride": TensorStride, "offset": TensorOffset}
-"""The step from a tensor to a number that is read of it."""
+"""For each number that can be read from a tensor, the kind of source that leads to it."""
 
 
 class Read(NamedTuple):
-    """Where an input of a program comes from. path: the number of the path. what: one of READS. dim: of a size or stride."""
+    """The origin of a program's input. path: the number of the path. what: one of READS. dim: the dimension of a size or stride."""
 
     path: int
     what: str
     dim: int = 0
 
     def of(self, value: Any) -> int | float | None:
-        """What is read of a value; None where there is nothing of the kind, as for ints beyond 64 bits."""
+        """Read the number from a value; None if the value doesn't have it, or if it is an int beyond 64 bits."""
         if self.what == "int":
             return value if type(value) is int and SMALLEST <= value <= LARGEST else None
         if self.what == "float":
@@ -49,10 +49,10 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ShapesHold(Relation):
-    """What a program demands of sizes, strides and offsets of tensors and of ints and floats is so.
+    """The demands of a program on sizes, strides and offsets of tensors, and on ints and floats, are met.
 
-    paths: to tensors, ints and floats. source: the first. reads: the program's inputs. lines: where each of the expressions that the program was
-    made of became necessary.
+    paths: lead to tensors, ints and floats. source: the first path. reads: the program's inputs. lines: the user's line for each of the expressions that
+    the program was made from.
     """
 
     paths: tuple[Source, ...]
@@ -71,12 +71,12 @@ class ShapesHold(Relation):
         return len(self.reads), *reads, *self.program.native()
 
     def values(self, call: Call) -> list[int | float | None]:
-        """The program's inputs in a call; None where there is nothing to read."""
+        """The values of the program's inputs in a call; None if one can't be read."""
         found = [path.fetch(call) for path in self.paths]
         return [read.of(found[read.path]) for read in self.reads]
 
     def failing(self, call: Call) -> int | None:
-        """Which instruction of the program makes the demand that isn't met; its first, where something can't be read."""
+        """The number of the instruction with the demand that isn't met; that of the first instruction if an input can't be read."""
         values = self.values(call)
         read = [value for value in values if value is not None]
         return self.program.failing(read) if len(read) == len(values) else self.program.demands[0]
@@ -94,7 +94,7 @@ class ShapesHold(Relation):
         return found
 
     def names(self) -> Sequence[str]:
-        """The inputs as users know them."""
+        """The user's names for the inputs."""
         return [read.told(self.paths[read.path]) for read in self.reads]
 
     def expected(self) -> str:
@@ -110,7 +110,7 @@ class ShapesHold(Relation):
         return ", ".join(f"{names[i]} is {values[i]!r}" for i in self.program.inputs_of(number))
 
     def change(self, call: Call) -> Change:
-        """What has changed: the first number that the program needs for the demand that the call doesn't meet."""
+        """The change to which a failure is attributed: the first number on which the demand depends that the call doesn't meet."""
         number, values = self.failing(call), self.values(call)
         assert number is not None
         inputs = [i for i, value in enumerate(values) if value is None] or self.program.inputs_of(number) or (0,)
@@ -119,7 +119,7 @@ class ShapesHold(Relation):
         return Change(path if step is None else (*path, (step, None if step is TensorOffset else read.dim)), type(self))
 
     def failure(self, number: int) -> tuple[str, str, UserLine | None]:
-        """What the demand of an instruction is about, what it says, and the user's line that needs it."""
+        """The numbers that the demand of an instruction is about, the demand as text, and the user's line that needs it."""
         names, inputs, origin = self.names(), self.program.inputs_of(number), self.program.origins[number]
         assert origin is not None
         return names[inputs[0]] if inputs else "a size", f"satisfies {self.program.text(number, names)}", self.lines[origin]

@@ -1,4 +1,4 @@
-"""Sources: the paths by which a compiled entry finds a value again, interned as one trie per trace.
+"""Sources: the paths by which a compiled entry finds values of a call again. The sources of one trace are interned in a trie.
 
 A source is a step from its base: `L['self']` -> its instance dict -> the item "weight". The trie of sources is the
 skeleton of the guard tree: the same step is the same object, so guards on shared prefixes share the walk.
@@ -23,16 +23,16 @@ from framejit.guards.iterators import upcoming
 from framejit.naming import constant, name_of
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
-"""What `fetch` gives where the path ends early: no such key, an empty cell, an unset slot."""
+"""The result of `fetch` if the path ends early: there is no such key, a cell is empty, a slot is unset."""
 
 
 UNMANAGED = (int, float, complex, str, bytes, type(None), list, tuple)
 
 
 class Reference:
-    """An object held weakly where its type allows, so that guards don't keep the user's models and classes alive; MISSING once it is gone.
+    """A reference to an object, which is weak if the object's type allows, so that guards don't keep the user's models and classes alive.
 
-    The globals of an imported module, a dict, live as long as the module does here.
+    Once the object is gone, the reference gives MISSING. A dict that is the globals of an imported module counts as gone when the module is.
     """
 
     __slots__ = ("strong", "weak", "module", "address")
@@ -80,8 +80,9 @@ class Call:
 
 
 Path = tuple[tuple[type["Source"], Any], ...]
-"""A source as data: its steps from the root on, each by its kind and what tells it from others of the kind. Traces that reach a value in the same way
-have sources of their own for it, with equal paths. Objects in it are ids: whoever keeps a path may mistake one for a later object at the address."""
+"""A source as data: its steps from the root on, each as a pair of the kind and a key that tells it from others of that kind. Different traces that reach a
+value in the same way have different sources for it, but equal paths. Objects in a path are ids: in a path that is kept, an id may be that of a later object.
+"""
 NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
 
 
@@ -91,9 +92,9 @@ class Source:
     __slots__ = ("base", "payload", "children", "depth")
     accessor: ClassVar[str] = ""
     is_data: ClassVar[bool] = False
-    """Whether it leads to the data of a tensor."""
+    """Whether the source leads to the data of a tensor."""
     is_new_each_time: ClassVar[bool] = False
-    """True where each read makes a new object, so that no guard can say which one it is."""
+    """Whether each read makes a new object, so that no guard can check its identity."""
 
     def __init__(self, base: Source | None, payload: Any) -> None:
         self.base = base
@@ -110,9 +111,9 @@ class Source:
         return found
 
     def forget_children(self) -> None:
-        """Take the trie below apart, when its trace has ended: from then on sources lead only towards the root, in no cycle.
+        """Take the trie below this source apart when its trace has ended, so that sources refer only towards the root, without cycles.
 
-        No step can be added to it any more.
+        No step can be added to it after that.
         """
         waiting = [self]
         while waiting:
@@ -136,11 +137,11 @@ class Source:
         return MISSING if value is MISSING else self.step(value)
 
     def own_key(self) -> Any:
-        """What tells the step from others of its kind from the same base."""
+        """A key that tells the step from other steps of the same kind from the same base."""
         return self.key(self.payload)
 
     def moved(self, places: Mapping[Source, Source]) -> Source:
-        """The path with its beginning replaced: where it goes through a key of `places`, it goes through that one's value. Else the path itself."""
+        """The same path with its beginning replaced: if it goes through a key of `places`, the result goes through that key's value instead."""
         found = places.get(self)
         if found is not None or self.base is None:
             return found or self
@@ -160,7 +161,7 @@ class Source:
         return self.text(Source.describe)
 
     def told(self) -> str:
-        """The path for reports: what lies in the state of a resumed frame by the names of its variables."""
+        """The path as reports name it. Values in the state of a resumed frame are named by the frame's variables."""
         root = self
         while root.base is not None:
             root = root.base
@@ -169,7 +170,7 @@ class Source:
         return self.text(Source.told) if name is None else name
 
     def is_called(self, name: str) -> None:
-        """Reports call what the path leads to by a name of the program's."""
+        """Whether reports use one of the program's names for the value that the path leads to."""
         root = self
         while root.base is not None:
             root = root.base
@@ -181,12 +182,12 @@ class Source:
 
 
 def typed_key(payload: Any) -> Any:
-    """Keys that are equal but not alike (1, 1.0, True) must not share a step."""
+    """A key together with its type, since keys that are equal but of different types (1, 1.0, True) must not share a step."""
     return (type(payload), payload)
 
 
 class Root(Source):
-    """The call itself: the trie's root; one per trace. `names`: what to call that which lies in a resumed frame's state."""
+    """The call itself, which is the trie's root; there is one for each trace. `names`: names for the values in a resumed frame's state."""
 
     __slots__ = ("names",)
     accessor = "root"
@@ -305,9 +306,9 @@ class InstanceDict(Source):
 
 
 SWITCHES: dict[tuple[str, str], str] = {}
-"""Variables of libraries that are True or False and that users know by another name: by module and name, what to call them.
+"""Switches of libraries: variables that are True or False and that users know by another name. By module and name, this is the other name.
 
-Whoever reads such a variable on framejit's own account adds it here.
+If framejit's own code reads such a variable, it must be added here.
 """
 
 
@@ -461,7 +462,7 @@ class CAttr(Source):
 
 
 class TypeAttr(Source):
-    """What _PyType_Lookup finds for a name on a class: the raw entry of the MRO, before any `__get__`. Payload: the name."""
+    """The attribute that _PyType_Lookup finds for a name on a class: the raw entry of the MRO, before any `__get__`. Payload: the name."""
 
     __slots__ = ()
     accessor = "type_attr"
@@ -574,7 +575,7 @@ class ItemCount(Source):
 
 
 class Referent(Source):
-    """What a weakref.ref refers to; missing once that is gone."""
+    """The object that a weakref.ref refers to; MISSING once it is gone."""
 
     __slots__ = ()
     accessor = "referent"
@@ -589,9 +590,9 @@ class Referent(Source):
 
 
 class IteratorItem(Source):
-    """What an exact builtin iterator gives after `payload` more steps (0: what next() gives), read without advancing it.
+    """The item that an exact builtin iterator gives after `payload` further items (0: the one that next() gives), read without advancing it.
 
-    MISSING where it ends before, or is of no type that guards/iterators.py knows.
+    MISSING if the iterator ends before that, or if guards/iterators.py doesn't know its type.
     """
 
     __slots__ = ()
@@ -625,12 +626,12 @@ ACCESSORS: tuple[type[Source], ...] = (
     Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeAttr,
     CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, ItemCount, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
-"""Every step but those of tensor_source.py; the C++ side has one accessor for each `accessor` name."""
+"""All kinds of steps, except for those of tensor_source.py; the C++ side has one accessor for each `accessor` name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserLine:
-    """Where in the user's program a guard became necessary."""
+    """The line of the user's program that made a guard necessary."""
 
     filename: str
     lineno: int
@@ -638,7 +639,7 @@ class UserLine:
     columns: tuple[int | None, int | None, int | None] = field(default=(None, None, None), compare=False)
     """Last line, first and last column (UTF-8 bytes), as in `co_positions`."""
     caller: UserLine | None = field(default=None, compare=False)
-    """Of a line in a library: the line of the program that led there."""
+    """If the line is in a library, the line of the program that led there."""
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.lineno} in {self.function}"

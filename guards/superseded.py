@@ -1,9 +1,9 @@
-"""Whether one entry of a function serves every call that another one serves: by its guards, proven, and never guessed.
+"""Proves, by the guards, that one entry of a function serves every call that another one serves.
 
     supersedes(general, special)      # the guards of an entry for any x.size(0) >= 2, and of one for 8 rows: True
     fixes_more(special, general)      # True: 8 rows are a constant there, which code may be better for
 
-An entry is right for each call that it serves. So one that is superseded can be let go of, and no call is compiled again for it.
+Entries are right for all calls that they serve. So a superseded entry can be dropped, and no call is compiled again because of that.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from framejit.guards.source import Source
 from framejit.guards.tensor_spec import TensorSpec
 
 Place = tuple[int, str, int]
-"""Where a number is found: the number of the path of a tensor or number, what is read there (one of `shapes.READS`), and of which dimension."""
+"""The place of a number: the number of the path to a tensor or number, what is read there (one of `shapes.READS`), and the dimension."""
 SECONDS = 0.2
-"""What z3 gets, where nothing simpler decides."""
+"""The time that z3 gets, if nothing simpler decides."""
 TRIES = 200
-"""Numbers that are tried out before z3 is asked."""
+"""How many numbers are tried out before z3 is asked."""
 
 
 class Paths:
-    """Numbers for paths: sources of two traces that lead the same way have one. It compares as `Source.path()` does, without making the paths."""
+    """Numbers for paths, so that sources of two traces with the same path get the same number. This is as `Source.path()`, but doesn't make the paths."""
 
     def __init__(self) -> None:
         self._steps: dict[tuple[int, type[Source], Any], int] = {}
@@ -51,14 +51,14 @@ class Paths:
 
 
 class GuardsOfEntry:
-    """The guards of an entry, so that those of another can be found among them.
+    """The guards of an entry, indexed so that those of another entry can be found among them.
 
     Attributes:
-        facts: all but those on tensors, by what they say.
-        types: by the number of a path, the exact type that a guard demands.
-        tensors: by the number of a path, what a tensor is demanded to be.
-        numbers: by place, the number that is demanded.
-        relations: what is demanded of numbers that may vary.
+        facts: all guards except for those on tensors, by what they say.
+        types: the exact types that guards demand, by the number of the path.
+        tensors: the specs that guards demand of tensors, by the number of the path.
+        numbers: the numbers that guards demand, by place.
+        relations: the guards on numbers that may vary.
     """
 
     def __init__(self, guards: Iterable[Guard], paths: Paths) -> None:
@@ -88,14 +88,14 @@ class GuardsOfEntry:
 
 
 def said(guard: Guard, paths: Paths) -> Hashable:
-    """What a guard says, by which it is found among those of another trace."""
+    """A key that says what a guard checks, by which it is found among the guards of another trace."""
     if isinstance(guard, Relation):
         return type(guard), tuple(map(paths.number, guard.sources())), guard.native()
     return type(guard), paths.number(guard.source), guard.key()
 
 
 def supersedes(general: Sequence[Guard], special: Sequence[Guard]) -> bool:
-    """Whether an entry with the guards `general` is proven to serve every call that one with the guards `special` serves."""
+    """Whether it is proven that an entry with the guards `general` serves every call that one with the guards `special` serves."""
     if not any(isinstance(guard, ShapesHold) for guard in general):
         return False
     paths = Paths()
@@ -112,12 +112,12 @@ def fixes_more(special: Sequence[Guard], general: Sequence[Guard]) -> bool:
 
 
 def is_known_type(guard: Guard, narrow: GuardsOfEntry) -> bool:
-    """Whether a guard only says what type something is, which others say too."""
+    """Whether a guard only checks a type that other guards imply."""
     return isinstance(guard, TypeIs) and narrow.types.get(narrow.paths.number(guard.source)) is guard.cls
 
 
 def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
-    """Whether every tensor like `narrow` is like `wide`."""
+    """Whether every tensor that fits the spec `narrow` fits the spec `wide`."""
     if replace(wide, sizes=(), strides=None) != replace(narrow, sizes=(), strides=None):
         return False
     if wide.sizes is None or narrow.sizes is None:
@@ -136,7 +136,7 @@ def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
 
 
 def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
-    """Whether what relations demand of numbers follows from guards: as it stands there, or by z3."""
+    """Whether the demands of relations on numbers follow from guards: the guards contain them literally, or z3 proves it."""
     symbols: dict[Place, sympy.Symbol] = {}
     try:
         known = set(demands(narrow.relations, narrow, symbols))
@@ -153,9 +153,10 @@ def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
 
 
 def demands(relations: Iterable[ShapesHold], narrow: GuardsOfEntry, symbols: dict[Place, sympy.Symbol]) -> Iterator[Any]:
-    """What relations demand, where guards demand some numbers. `symbols`: of the others, by their places; new ones are added.
+    """The demands of relations as conditions, with numbers in place of those that guards demand. `symbols`: symbols for the other numbers, by place; new ones
+    are added.
 
-    Raises ValueError for a number that no program takes.
+    Raises ValueError for a number that a program can't take.
     """
     for relation in relations:
         inputs: list[Any] = []
@@ -172,12 +173,12 @@ def demands(relations: Iterable[ShapesHold], narrow: GuardsOfEntry, symbols: dic
 
 
 def number_at(number: int, what: str) -> sympy.Symbol:
-    """A symbol for a number that is read."""
+    """A symbol for a number that is read: an integer or, for a float, a real number."""
     return sympy.Symbol(f"number{number}", real=True) if what == "float" else sympy.Symbol(f"number{number}", integer=True, nonnegative=what in STEPS or None)
 
 
 def tried_out(symbols: Sequence[sympy.Symbol], conditions: Iterable[Any]) -> Iterator[dict[str, int]]:
-    """Numbers for symbols, around those that conditions name."""
+    """Numbers for symbols to try out, which are near those that conditions contain."""
     named = sorted({int(number) for condition in conditions for number in condition.atoms(sympy.Integer)})
     around = sorted({2, 3, *(number + step for number in named[:8] for step in (-1, 0, 1) if number + step >= 0)})
     chosen = random.Random(0)
@@ -196,7 +197,7 @@ def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> 
 
 
 def proven(wanted: Sequence[Any], known: Sequence[Any], least: Mapping[Any, int], symbols: Iterable[sympy.Symbol]) -> bool:
-    """Whether z3 proves that conditions follow from others. `least`: the least that symbols may be."""
+    """Whether z3 proves that conditions follow from others. `least`: the lower bounds of the symbols."""
     sets: Any = importlib.import_module("framejit.guards.input_sets")  # which loads z3
     reads = {symbol.name: symbol for symbol in symbols}
     ranges = {symbol: (number, None) for symbol, number in least.items()}

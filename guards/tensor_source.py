@@ -1,4 +1,4 @@
-"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints, and its one element; tensors of arrays and sparse ones; function modes."""
+"""Sources of tensors' sizes, strides, storage offsets, elements and data, of tensors made from arrays, of parts of sparse tensors, and of function modes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TensorItem(Source):
 
     @staticmethod
     def reads(value: Any) -> bool:
-        """Whether there is something to be read of a tensor."""
+        """Whether a tensor has such an element."""
         return item_of(value) is not None
 
     def step(self, value: Any) -> Any:
@@ -85,11 +85,11 @@ class TensorItem(Source):
 
 
 TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
-"""The numbers of the types longlong and ulonglong, which torch takes for int64 and uint64, and NumPy tells apart."""
+"""The numbers of NumPy's types longlong and ulonglong, which torch treats as int64 and uint64, while for NumPy they are different types."""
 
 
 def tensor_of(array: Any) -> torch.Tensor:
-    """The tensor of an array's memory, be it read-only: then nobody is to write to it."""
+    """The tensor that shares an array's memory. The array may be read-only; then the tensor must not be written to."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.from_numpy(array)
@@ -98,7 +98,7 @@ def tensor_of(array: Any) -> torch.Tensor:
 class ArrayTensor(Source):
     """The tensor that shares an array's memory (torch.from_numpy): a new one for each call. Payload: whether the array is read-only.
 
-    MISSING where torch has none.
+    MISSING if torch can't make such a tensor.
     """
 
     __slots__ = ()
@@ -119,9 +119,9 @@ class ArrayTensor(Source):
 
 
 class SparsePart(Source):
-    """What a method of a sparse tensor tells of its elements: a new tensor of their indices or values, or whether each place has one at most.
+    """The result of a method of a sparse tensor: a new tensor with the indices or values of its elements, or whether it is coalesced.
 
-    Payload: the method, of TensorBase. MISSING where it raises, and of wrappers, which answer in Python.
+    Payload: the method, which is TensorBase's. MISSING if it raises, and for wrappers, whose methods are in Python.
     """
 
     __slots__ = ()
@@ -143,11 +143,11 @@ class SparsePart(Source):
 
 
 MOST_BYTES = 8192
-"""Tensors with more data aren't compared by it."""
+"""Tensors with more bytes of data than this aren't guarded by their data."""
 
 
 def data_of(tensor: torch.Tensor) -> bytes | None:
-    """The data of a small tensor in the memory of the CPU, if it lies there in order. None of others."""
+    """The data of a small tensor, if it is in the CPU's memory and contiguous; None for other tensors."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not has_plain_strides(tensor):
         return None
     with torch._C.DisableTorchFunction(), torch.no_grad():
@@ -161,7 +161,7 @@ def data_of(tensor: torch.Tensor) -> bytes | None:
 
 
 class TensorData(Source):
-    """The data of a small tensor, as bytes. MISSING where it doesn't lie in the memory of the CPU, or not in order."""
+    """The data of a small tensor, as bytes. MISSING if it isn't in the CPU's memory, or isn't contiguous."""
 
     __slots__ = ()
     accessor = "tensor_data"
@@ -178,7 +178,7 @@ class TensorData(Source):
 
 
 class TensorAttribute(Source):
-    """An attribute of a tensor that torch computes (`grad`, `is_leaf`), without asking what its class says of it. Payload: the name."""
+    """An attribute of a tensor that torch computes (`grad`, `is_leaf`), read without the tensor's class. Payload: the name."""
 
     __slots__ = ()
     accessor = "tensor_attribute"
@@ -192,13 +192,13 @@ class TensorAttribute(Source):
 
 
 def attribute_of(tensor: torch.Tensor, name: str) -> Any:
-    """An attribute of a tensor that torch computes, without asking what its class says of it."""
+    """Read an attribute of a tensor that torch computes, without the tensor's class."""
     with torch._C.DisableTorchFunction():
         return getattr(tensor, name, MISSING)
 
 
 class FunctionModeInForce(Source):
-    """A mode on the stack of torch's function modes at the call. Payload: its place, the outermost is 0. MISSING where there are fewer."""
+    """A mode on the stack of torch's function modes at the call. Payload: its position; the outermost one is 0. MISSING if there are fewer modes."""
 
     __slots__ = ()
     accessor = "function_mode"

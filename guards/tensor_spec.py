@@ -1,4 +1,4 @@
-"""What a graph assumes of a tensor: reading it off a tensor, and comparing, without the user's `__torch_function__`."""
+"""`TensorSpec`, the assumptions of a graph about a tensor. They are read from tensors, and compared, without running the user's `__torch_function__`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ READERS = {name: reader(name) for name in ("dtype", "device", "layout", "require
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a graph assumes of one of its tensors. None as a size or stride accepts any number there.
+    """The assumptions of a graph about one of its tensors. A size or stride of None accepts any number.
 
-    `keys` is the raw dispatch key set of the tensor's C++ object. What the dispatcher makes of it depends on the thread's
-    included and excluded keys too: those are part of the global state (guards/global_state.py), so that a spec may be
-    read at any time, under any mode. strides: None where the layout has none, or where any will do. sizes: None where the tensor's class computes
-    sizes, strides and layout of what it holds, which has guards of its own.
+    `keys` is the raw dispatch key set of the tensor's C++ object. The dispatcher also uses the thread's included and excluded keys, but these are part of the
+    global state (guards/global_state.py), so a spec may be read at any time, under any mode. `strides` is None if the layout has no strides, or if any strides
+    are accepted. `sizes` is None if the tensor's class computes sizes, strides and layout from the tensors that it holds, which have their own guards.
     """
 
     cls: type
@@ -51,7 +50,7 @@ class TensorSpec:
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """The spec of `tensor` as it is now. TypeError if its sizes, device or layout aren't plain data: symbolic, or given by Python code."""
+    """The spec of `tensor` as it is now. Raises TypeError if its sizes, device or layout aren't plain data, but symbolic or computed by Python code."""
     if not has_plain_sizes(tensor):
         name = type(tensor).__qualname__
         raise TypeError(f"a {name}'s sizes, device or layout can't be guarded: they are symbolic or computed by Python code")
@@ -87,12 +86,12 @@ def spec_without_sizes(tensor: torch.Tensor) -> TensorSpec:
 
 
 def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Whether numbers are the expected ones, None standing for any."""
+    """Whether numbers are the expected ones. An expected None accepts any number."""
     return len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected))
 
 
 def mismatch(value: Any, spec: TensorSpec) -> tuple[str, str] | None:
-    """The first difference between a tensor of the spec's class and the spec: in what, and what is found, as text; None if there is none."""
+    """The first difference between a tensor of the spec's class and the spec: the property, and the value that was found, as text; None if there is none."""
     if spec.sizes is not None and not has_plain_sizes(value):
         return "sizes", "sizes that aren't plain numbers"
     with torch._C.DisableTorchFunction():
@@ -142,7 +141,7 @@ def differing_numbers(value: Any, spec: TensorSpec) -> list[tuple[Literal["size"
 
 
 def size_of(value: Any, dim: int) -> int | None:
-    """A tensor's size in a dimension; None where it has none, or none that lies in its C++ object, and for what is no tensor."""
+    """A tensor's size in a dimension. None if it doesn't have that dimension, if the size isn't in its C++ object, or if the value isn't a tensor."""
     if not issubclass(type(value), torch.Tensor) or not has_plain_sizes(value):
         return None
     with torch._C.DisableTorchFunction():
@@ -151,7 +150,7 @@ def size_of(value: Any, dim: int) -> int | None:
 
 
 def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
-    """A tensor's strides and its offset in its storage, in elements; None where they don't lie in its C++ object, and for what is no tensor."""
+    """A tensor's strides and its offset in its storage, in elements. None if they aren't in its C++ object, or if the value isn't a tensor."""
     if not issubclass(type(value), torch.Tensor) or not has_plain_strides(value):
         return None
     with torch._C.DisableTorchFunction():
@@ -159,18 +158,18 @@ def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
 
 
 ITEMS = frozenset({torch.int64, torch.int32, torch.float32, torch.float64, torch.bool})
-"""The types of tensors whose one element guards may read."""
+"""The dtypes of one-element tensors whose element guards may read."""
 
 
 def holds_elements(tensor: torch.Tensor, count: int) -> bool:
-    """Whether so many elements from a tensor's first one on lie in its storage, as they are: neither negated nor conjugate."""
+    """Whether so many elements, from a tensor's first one on, are in its storage, and are neither negated nor conjugated."""
     if BASE.is_neg(tensor) or BASE.is_conj(tensor):
         return False
     return BASE.untyped_storage(tensor).nbytes() >= (BASE.storage_offset(tensor) + count) * BASE.element_size(tensor)
 
 
 def item_of(value: Any) -> float | bool | None:
-    """The number or bool in a tensor of one element that is plain, in the memory of a CPU; None for what is no such tensor."""
+    """The number or bool in a plain tensor of one element in the CPU's memory; None for other values."""
     if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
         return None
     if not has_plain_sizes(value) or not has_plain_strides(value):
@@ -184,7 +183,7 @@ def item_of(value: Any) -> float | bool | None:
 
 
 def storage_and_offset(value: Any) -> tuple[int, int] | None:
-    """Address of a tensor's storage and the offset into it in elements; None for what is no tensor with a storage."""
+    """The address of a tensor's storage, and the tensor's offset in it in elements; None if the value isn't a tensor with a storage."""
     if not issubclass(type(value), torch.Tensor) or not has_plain_sizes(value):
         return None
     with torch._C.DisableTorchFunction():
@@ -206,7 +205,7 @@ def aliasing_among(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool], 
 
 
 def overlaps_itself(value: torch.Tensor) -> bool:
-    """Whether elements of a tensor may lie in one place, as those of an expanded one do."""
+    """Whether several elements of a tensor may have the same address, as in an expanded tensor."""
     place = strides_and_offset(value)
     if place is None:
         return False
@@ -215,7 +214,7 @@ def overlaps_itself(value: torch.Tensor) -> bool:
 
 
 def share_places(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements of a tensor of these sizes and strides may lie in one place."""
+    """Whether several elements of a tensor with these sizes and strides may have the same address."""
     reach = 0
     for stride, size in sorted(zip(strides, sizes, strict=True)):
         if size > 1 and stride <= reach:
@@ -252,7 +251,7 @@ def have_one_base(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def memory_of(storage: Any) -> tuple[int, int]:
-    """Where a storage begins and ends in memory. One without data lies in a place of its own."""
+    """The addresses at which a storage begins and ends. A storage without data gets a range that no other has."""
     size = storage.nbytes()
     try:
         begin = storage.data_ptr() if size and storage.device.type != "meta" else 0
