@@ -1,4 +1,4 @@
-"""Writing the replacement bytecode of a finished trace: plan what the graph must return, then emit the code around it."""
+"""Generates the replacement bytecode of a finished trace: plans what the graph must return, and then emits the code around it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The direct form of replacement code: what the C entry does in its stead, without a frame, where all that is left is to call the graph.
+"""Translates replacement code that only calls the graph and builds the result into its direct form, which the C entry runs without a frame.
 
-Code that does more than build its result has none: it may run the program's Python, or fail in a line of its own.
+Code that does more has no direct form: it may run the program's Python code, or raise an error in one of its own lines.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class KnownItem(enum.Enum):
-    """What is known of an item on the stack, unless it is a new list, tuple or dict: then the type says it."""
+    """What is known about an item on the stack: its type if it is a new list, tuple or dict, and otherwise one of these members."""
 
     KEY = enum.auto()
-    """A constant that may be a dict's key."""
+    """Marks a constant that may be a dict's key."""
     NOTHING = enum.auto()
 
 
@@ -45,10 +45,10 @@ class Temporary:
 
 
 class Direct(NamedTuple):
-    """The argument `direct` of an Entry. `operations`: names and arguments of the operations in runtime_c/direct.c, run on a stack.
+    """The argument `direct` of an Entry.
 
-    `calls`: the offsets in the code of its calls, that of the graph first, for tracebacks. `refuse`: raises for what the graph has
-    returned, if that is not a tuple or list of n_outputs; None where `unpack` does.
+    `operations`: names and arguments of the operations in runtime_c/direct.c, which run on a stack. `calls`: the offsets of calls in the code, for tracebacks;
+    the call of the graph comes first. `refuse`: raises an error if the graph hasn't returned a tuple or list of n_outputs; None if `unpack` does so.
     """
 
     graph: Callable[..., Any] | None
@@ -67,7 +67,7 @@ class _NeedsFrame(Exception):
 def direct_form(
     instructions: Sequence[tuple[str, Any, Position]], code: CodeType, graph: Callable[..., Any] | None, boxed: bool, n_outputs: int
 ) -> Direct | None:
-    """Translate what `emit` has written and assembled; None where that needs a frame."""
+    """Translate code that `emit` has written and assembled; None if it needs a frame."""
     translator = _Translator(instructions, n_outputs)
     try:
         if graph is not None:
@@ -80,9 +80,9 @@ def direct_form(
 
 
 def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:
-    """Whether a call that generated code makes can run nothing of the program's: it makes an object, or stores into one so made.
+    """Whether a call in generated code can't run the program's Python code, since it only makes an object, or stores into one that was made here.
 
-    `arguments`: what is known of them; `values`: the constants among them.
+    `arguments`: what is known about the arguments; `values`: the constants among them.
     """
     if function is list.extend:
         return arguments[1] is list
@@ -113,7 +113,7 @@ class _Translator:
         return name, argument
 
     def call_graph(self) -> None:
-        """Pass over the call of the graph, up to where its outputs are in temporaries."""
+        """Skip the call of the graph, up to the instruction after which its outputs are in temporaries."""
         while (name := self.next()[0]) not in ("call", "call_with_tuple"):
             if name == "store_attr":  # what comes before the graph
                 raise _NeedsFrame
@@ -139,7 +139,7 @@ class _Translator:
         self.operations.append((operation, argument))
 
     def pop(self, n: int) -> list[KnownItem | type]:
-        """Take n items off the stack; what was known of them."""
+        """Take n items off the stack, and return what was known about them."""
         taken = [known for known, _ in self.stack[len(self.stack) - n :]]
         del self.stack[len(self.stack) - n :]
         return taken

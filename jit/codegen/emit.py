@@ -1,4 +1,4 @@
-"""Emission: a plan as the code object that runs in the traced frame's place.
+"""Emits the code object that runs in place of the traced frame, from a plan.
 
 The frame starts with its argument slots cleared, then the local `.inputs` (a fresh list of the graph's inputs, which the callee may
 empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code replays the
@@ -20,28 +20,28 @@ from framejit.codegen.recorder import CodeStep, StepKind
 from framejit.codegen.rerun import as_result, run_uncompiled, run_where_check_failed, with_eager_traceback
 
 MANY_OUTPUTS = 256
-"""With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
+"""If there are more outputs than this, they stay in the graph's list and are fetched by index, so that the frame stays small."""
 
 
 class Continuation(NamedTuple):
-    """What follows the code of a split call: the step, and the number of the resume function for a call that has ended."""
+    """What follows the code of a split call: the step, and the number of the resume function that is used if the call has ended."""
 
     step: Callable[..., Any]
     ended: int
 
 
 class Emitted(NamedTuple):
-    """The replacement code, and its direct form, which the C entry runs without a frame; None where it takes one."""
+    """The replacement code, and its direct form, which the C entry runs without a frame; None if the code needs a frame."""
 
     code: CodeType
     direct: Direct | None
 
 
 def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Continuation | None = None) -> Emitted:
-    """The replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
+    """Make the replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
 
-    boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments. `split`: what follows, where
-    the code returns something to call in place of a state.
+    boxed: the graph is called with the list of inputs, which it may empty; otherwise with the inputs as arguments. `split`: what follows the code of a split
+    call, if that code returns something to call instead of a state.
     """
     emitter = _Emitter(plan)
     if plan.needs_graph:
@@ -117,7 +117,7 @@ class _Emitter:
             self.run(statement.steps)
 
     def bind(self, step: Callable[..., Any]) -> None:
-        """Make the state on the stack a call of the step with it."""
+        """Replace the state on the stack by a call of the step with that state."""
         state = self.store()
         self.op("load_callable", functools.partial)
         self.op("load_const", step)
@@ -125,9 +125,9 @@ class _Emitter:
         self.op("call", 2)
 
     def rerun(self, function: Callable[..., Any]) -> None:
-        """What is done with an exception of the graph: `function` is called with it, and with what the plan says.
+        """Emit the handler for an exception of the graph: it calls `function` with the exception, and with the function and arguments that the plan names.
 
-        What that raises has passed this frame already, as the frame that runs uncompiled.
+        If that raises, the traceback already has an entry for this frame, from its uncompiled run.
         """
         self.call_with_exception(function)
         for source in self.plan.trace.rerun:
@@ -148,7 +148,7 @@ class _Emitter:
         self.op("delete_local", error)
 
     def build(self, group: Group) -> None:
-        """Build values that stay in temporaries; those built in place are left to their one user."""
+        """Build values that stay in temporaries. Values that are built in place are left to the one step that uses them."""
         if not group.inline:
             self.run(self.building(group))
 
@@ -217,7 +217,7 @@ class _Emitter:
         self.op("subscript")
 
     def name_temporaries(self) -> None:
-        """Give temporaries their locals; a local is used again once the last load of what it held has passed."""
+        """Give temporaries their locals. A local is used again after the last load of the value that it held."""
         free: list[str] = []
         made = 0
         for index, (word, argument, _) in enumerate(self.code):

@@ -1,8 +1,8 @@
-"""Planning: which values must be built and in which order, which graph nodes must be returned, which sources captured.
+"""Plans which values are built in which order, which graph nodes must be returned, and which sources must be captured.
 
-Each value made by the trace is recorded once as two fragments: its creation and, for mutable ones, its filling. Values that need
-each other form a group (a strongly connected component); a group is built after the groups that it needs, all its creations before
-its fillings, so that cycles and shared references come out right, and a value is complete before anything else sees it.
+Each value made by the trace is recorded once as two fragments: its creation and, if it is mutable, its filling. Values that need each other form a group
+(a strongly connected component). A group is built after the groups that it needs, and all its values are created before any is filled. So cycles and shared
+references come out right, and a value is complete before anything else sees it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ INLINE_HEIGHT = 16
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrace:
-    """What code generation needs of a trace that has reached its end.
+    """What code generation needs to know about a trace that has reached its end.
 
-    `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
-    writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
-    `held`: what the code holds until it ends, used or not. `rerun`: where the call has to run uncompiled if the graph raises, the
-    function and its argument slots. `only_checks`: only if a check of the program's fails there.
+    `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if none of its results is returned (it writes to its inputs, or
+    draws random numbers). `call_position`: where the traced frame was when the first graph node was made. `held`: values that the code holds until it ends,
+    used or not. `rerun`: if the call must run uncompiled when the graph raises, the function and its argument slots. `only_checks`: the call runs uncompiled
+    only if a check of the program fails in the graph.
     """
 
     result: Object
@@ -49,7 +49,7 @@ class FinishedTrace:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Values that need each other, in order of creation; most often a single one. `height`: how deeply groups built in place nest in it."""
+    """Values that need each other, in order of creation; usually a single value. `height`: how deeply groups that are built in place are nested in it."""
 
     values: list[Value]
     height: int
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """A value made by the trace, and how to build it. `uses` counts all loads of it."""
+    """A value made by the trace, with the steps that build it. `uses` counts all loads of it."""
 
     obj: Object
     create: list[CodeStep]
@@ -67,7 +67,7 @@ class Value:
     group: Group = None  # type: ignore[assignment]  # set when the group is complete
 
     def needs(self) -> Iterator[Object]:
-        """The values made by the trace that it loads."""
+        """The values made by the trace that building this one loads."""
         for steps in (self.create, self.fill):
             for step in steps:
                 if step.kind is StepKind.VALUE:
@@ -85,9 +85,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch.
+    """The order in which everything is built and replayed.
 
-    `before_graph`: what is replayed before the graph is called, unless the call may have to run uncompiled from its beginning.
+    `outputs`: the FX nodes that the graph must return. `captures`: the sources that the guard walk must fetch. `before_graph`: the effects that are replayed
+    before the graph is called; there are none if the call may have to run uncompiled from its beginning.
     """
 
     trace: FinishedTrace
@@ -104,14 +105,14 @@ class Plan:
         return bool(self.outputs) or self.trace.graph_needed
 
     def rerun_from(self, sources: Sequence[Source], only_checks: bool) -> Plan:
-        """The plan whose code calls the function again with its arguments, all captured, if the graph raises, or if a check in it fails."""
+        """A plan whose code calls the function again, with its captured arguments, if the graph raises, or if a check in the graph fails."""
         known = set(map(id, self.captures))
         more = [source for source in sources if id(source) not in known]
         return replace(self, trace=replace(self.trace, rerun=sources, only_checks=only_checks), captures=[*self.captures, *more])
 
 
 def plan(trace: FinishedTrace) -> Plan:
-    """Plan the replacement code: replays in order, then the result."""
+    """Plan the replacement code, which makes the replays in order, and then builds the result."""
     before_graph, statements = (
         [
             Statement(record(logged.effect.replay, 0, logged.effect), logged.position if logged.position.lineno else trace.return_position)
@@ -151,7 +152,7 @@ def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterato
 
 
 def _record_values(statements: list[Statement]) -> dict[int, Value]:
-    """Every value that the statements need, by the id of its Object. One that is a single constant or node is put in place of its loads."""
+    """All values that the statements need, by the id of their Objects. A value that is a single constant or node replaces its loads."""
     values: dict[int, Value] = {}
     simple: dict[int, tuple[Object, CodeStep]] = {}  # holds the Objects: some are made just to be loaded, and ids must not come again
     pending: list[list[CodeStep]] = [statement.steps for statement in statements]
@@ -183,7 +184,7 @@ def _record_values(statements: list[Statement]) -> dict[int, Value]:
 
 
 def _in_order(statements: list[Statement], values: dict[int, Value], effects: Effects) -> list[Statement]:
-    """The statements, each after the replays whose outcome the creation of a value that it needs looks at; else in their order."""
+    """The statements in their order, except that a statement comes after those replays on whose outcome the creation of a value that it needs depends."""
     replays = {id(logged.effect): index for index, logged in enumerate(effects.order())}
     awaited = {key: index for key, value in values.items() if (index := replays.get(id(_awaited_by(value)))) is not None}
     if not awaited:
@@ -216,7 +217,7 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
 
 
 def _refuse_overtaking(order: list[int], calls: set[int], awaited: set[int]) -> None:
-    """Native calls find what had been changed before them, and nothing that was changed later; those that others wait for look at nothing of what waits."""
+    """Raise CannotGenerate if a new order would let a native call see changes that were made later, or miss changes that were made before it."""
     for place, index in enumerate(order):
         if index not in calls:
             continue
@@ -231,7 +232,7 @@ def _awaited_by(value: Value) -> Object | None:
 
 
 def _needed(statement: Statement, values: dict[int, Value]) -> set[int]:
-    """The ids of all values that a statement needs, one for the other."""
+    """The ids of all values that a statement needs, directly or for other values."""
     needed: set[int] = set()
     pending = [step.payload for step in statement.steps if step.kind is StepKind.VALUE]
     while pending:
@@ -243,14 +244,14 @@ def _needed(statement: Statement, values: dict[int, Value]) -> set[int]:
 
 
 def _refuse_cycle(waiting: Iterable[Object]) -> None:
-    """Values that look at what they are put into, when they are created: only an iterator that has a position can do without."""
+    """Raise CannotGenerate if creating a value needs the contents of a value into which it is put. Only an iterator with a position can be created without."""
     for obj in waiting:
         if not isinstance(obj, (SequenceIterator, ReverseIterator)):
             raise CannotGenerate(CannotReconstruct(f"a {classes.name(obj.cls)} over what holds it"))
 
 
 class _Grouper:
-    """Tarjan's strongly connected components over values, without recursion: each group comes after the groups that it needs."""
+    """Finds strongly connected components of values with Tarjan's algorithm, without recursion. Each group comes after the groups that it needs."""
 
     def __init__(self, values: dict[int, Value]) -> None:
         self._values = values
@@ -260,7 +261,7 @@ class _Grouper:
         self._is_open: set[int] = set()
 
     def groups(self, roots: Iterable[Object]) -> list[Group]:
-        """The groups that the roots need and that no earlier call has given, in building order."""
+        """The groups that the roots need, without those that an earlier call has returned, in building order."""
         found: list[Group] = []
         for root in roots:
             if id(root) not in self._number:

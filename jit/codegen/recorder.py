@@ -1,4 +1,4 @@
-"""The Codegen that objects write to: records what they emit as fragments, so that it can be counted and ordered before any code exists."""
+"""Records the steps that objects emit to rebuild themselves as fragments, so that these can be counted and ordered before any code exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIG_DISPLAY = 30
 
 
 class StepKind(Enum):
-    """What a recorded step pushes, or OP for any other word of the vocabulary."""
+    """The kind of value that a recorded step pushes, or OP for a step that emits a word."""
 
     VALUE = auto()  # an Object made by the trace
     SOURCE = auto()  # a captured value
@@ -33,7 +33,7 @@ class CodeStep(NamedTuple):
 
 
 class CannotGenerate(Exception):
-    """Signal: a value that the code outside the trace needs cannot be built there. Carries the break reason."""
+    """Signal: generated code can't build a value that it needs, or not in this order. Carries the break reason."""
 
     def __init__(self, reason: Break) -> None:
         super().__init__(str(reason))
@@ -64,7 +64,7 @@ class CodeRecorder:
         self.steps.append(step)
 
     def _reduce(self, n: int, step: CodeStep, pushes: bool = True) -> None:
-        """`step` pops n items and pushes one or none."""
+        """Record a step that pops n items and pushes one or none."""
         start = self._first(n)
         self.steps.append(step)
         self._replace(n, start, pushes)
@@ -118,7 +118,7 @@ class CodeRecorder:
         self._display(n, 2, "build_map", "map_add")
 
     def _display(self, n: int, width: int, build: str, add: str) -> None:
-        """n groups of `width` items become one container."""
+        """Record steps that turn n groups of `width` items into one container."""
         if n <= BIG_DISPLAY:
             self._reduce(n * width, _op(build, n))
             return
@@ -164,7 +164,7 @@ class CodeRecorder:
 
 
 def record(write: Callable[[CodeRecorder], None], depth: int, what: object) -> list[CodeStep]:
-    """The steps that `write` emits; it must leave `depth` items on the stack."""
+    """Record the steps that `write` emits. They must leave `depth` items on the stack."""
     recorder = CodeRecorder()
     write(recorder)
     if recorder.depth != depth:

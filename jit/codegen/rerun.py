@@ -1,8 +1,8 @@
-"""What becomes of a call whose graph has raised where the program has handlers: it runs uncompiled, so that they see the exception.
+"""Runs a call uncompiled after its graph has raised inside the program's exception handlers, so that the handlers see the exception.
 
-The graph has changed nothing by then, or nothing before a check that fails (graph/check_order.py), and effects come after it: only random number
-generators are to be put back. An exception that is no Exception (Ctrl-C) must come out now; where blocks were entered before this part of the call began,
-it is raised there.
+By then, the graph has changed nothing, or nothing before a check that fails (graph/check_order.py), and effects come after it, so only the random number
+generators must be restored. An exception that isn't an Exception (Ctrl-C) must leave the call now. If blocks were entered before this part of the call
+began, it is raised there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from framejit.errors import CHECK_FAILED, FramejitError
 
 
 def run_uncompiled(error: BaseException, function: FunctionType, *slots: Any) -> Any:
-    """Call the function again with the argument slots of its frame, uncompiled, after `error` has come out of its graph."""
+    """Call the function again uncompiled, with the argument slots of its frame, after its graph has raised `error`."""
     ours = isinstance(error, FramejitError)
     try:
         target = function if isinstance(error, Exception) else abort.raising(function, error)
@@ -39,7 +39,7 @@ def run_uncompiled(error: BaseException, function: FunctionType, *slots: Any) ->
 
 
 def run_where_check_failed(error: BaseException, function: FunctionType, *slots: Any) -> Any:
-    """`run_uncompiled` where a check of the program's has failed in the graph. Whatever else the graph raises comes out as it is."""
+    """Call `run_uncompiled` if a check of the program has failed in the graph. Any other error of the graph is raised unchanged."""
     try:
         if not (type(error) is RuntimeError and CHECK_FAILED in error.args):
             raise error
@@ -49,7 +49,7 @@ def run_where_check_failed(error: BaseException, function: FunctionType, *slots:
 
 
 def with_eager_traceback(error: BaseException) -> BaseException:
-    """The exception with the traceback that it would have without the compiled frame and what it has called here."""
+    """The exception with the traceback that it has in eager, without the compiled frame and the functions that it has called here."""
     trace = error.__traceback__
     entry = None if trace is None else trace.tb_next  # after the compiled frame
     while entry is not None and entry.tb_frame.f_code.co_filename == __file__:
@@ -79,7 +79,9 @@ follow: Callable[..., Any] = operator.call
 
 
 def as_result(choice: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose result is made what the first part of a split call returns: the resume function of that number gives it as it is."""
+    """A wrapper of `function` whose result looks like that of a split call's step: it chooses the resume function with this number, which returns the result
+    unchanged.
+    """
 
     def call(*args: Any) -> Any:
         return functools.partial(tuple, (choice, function(*args)))
@@ -88,7 +90,7 @@ def as_result(choice: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hand_back(result: Any) -> Any:
-    """The resume function of a call that has ended."""
+    """The resume function of a call that has ended: it returns the result."""
     return result
 
 

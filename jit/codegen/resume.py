@@ -1,9 +1,9 @@
-"""Splitting a call: how the frames that a graph break left standing go on after the instruction at fault.
+"""Plans how a split call continues after the instruction at a graph break, in all frames that were active there.
 
-The replacement code returns the state of all frames as nested tuples. A *step* per frame then runs: each restores its frame's slots and
-calls the next inner one, the innermost runs the instruction natively; so tracebacks and introspection see the frames that eager has.
-What the steps give back selects a *resume function*, which restores the outermost frame, re-enters the inner ones in its prologue, and
-goes on: it is compiled in its turn, so that the rest of all frames is one trace again.
+The replacement code returns the state of all frames as nested tuples. Then there is a *step* for each frame: it restores the frame's slots and calls the
+next inner step, and the innermost step runs the instruction natively. So tracebacks and introspection see the same frames as in eager. The result of the
+steps selects a *resume function*, which restores the outermost frame, re-enters the inner ones in its prologue, and continues. It is compiled in its turn, so
+that the rest of all frames is one trace again.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ NEVER = frozenset({
     "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
     "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "CHECK_EG_MATCH", "PREP_RERAISE_STAR",
 })  # fmt: skip
-"""Instructions that a call can't be split at, but for a STORE_FAST to a variable that has a value. Those of `except*` change what is being handled,
-which no state tells."""
+"""Instructions at which a call can't be split, except for a STORE_FAST to a variable that has a value. The instructions of `except*` change which exception
+is being handled, which can't be part of a state.
+"""
 
 LONGEST_EXPRESSION = 60
-"""Characters of an expression that names its value in reports."""
+"""The most characters of an expression that is used in reports as the name of its value."""
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
-"""Instructions that ask for a truth: data-dependent ones go on in one of two resume functions."""
+"""Instructions that test a truth value. If it depends on data, the call continues in one of two resume functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class SplitFrame:
 
     @property
     def depth(self) -> int:
-        """How much of the stack the instruction leaves as it is."""
+        """The number of items at the bottom of the stack that the instruction doesn't touch."""
         keeps = self.instruction.op == "WITH_EXCEPT_START" and not self.entering
         return len(self.items) - (0 if keeps else self.pops)
 
@@ -100,7 +101,7 @@ class SplitFrame:
 
     @property
     def results(self) -> tuple[Item, ...]:
-        """What the instruction leaves on the stack in the place of its operands."""
+        """The results that the instruction leaves on the stack in place of its operands."""
         if self.entering:
             return (ItemKind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
         match self.instruction.op:
@@ -118,24 +119,25 @@ class SplitFrame:
 
     @property
     def live_after(self) -> tuple[int, ...]:
-        """The slots needed while the instruction, a call, runs in another frame: to go on after it, or to handle what it raises."""
+        """The slots that are needed while the instruction, a call, runs in another frame, to continue after it or to handle what it raises."""
         slots = set(self.bound(self.index + 1))
         if self.handler is not None:
             slots.update(self.bound(self.handler.target))
         return tuple(sorted(slots))
 
     def bound(self, index: int) -> tuple[int, ...]:
-        """The bound slots that may be read from an instruction on, and those whose values stay although they are not."""
+        """The bound slots that may be read from an instruction on, and those whose values must stay alive although they aren't read."""
         live = live_slots(self.code, self.decoded)[index]
         return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or outlives_reads(value)))
 
 
 @dataclass(frozen=True, slots=True)
 class SplitCall:
-    """How a split call goes on. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
+    """How a split call continues. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions that it chooses from.
 
-    For each of these: `carried`: where in its state it finds what had a source here: (path there, path here); `names`: what its state holds;
-    `varying`: the numbers in its state that depend on the data of tensors; `places`: where the program goes on, in the innermost frame.
+    The other attributes have an item for each resume function. `carried`: pairs (path there, path here) for values in its state that had a source here.
+    `names`: names for the values in its state. `varying`: the numbers in its state that depend on the data of tensors. `places`: where the program continues,
+    in the innermost frame.
     """
 
     state: Object
@@ -148,18 +150,18 @@ class SplitCall:
 
 
 class ResumeFunctions(Protocol):
-    """Where the resume functions of one compiled function are: one for each place, layout and inner resume function, shared by all entries."""
+    """The store of one compiled function's resume functions. All entries share them; there is one for each place, layout and inner resume function."""
 
     def resume_function(
         self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], FunctionType]
     ) -> FunctionType:
-        """The function for a key, made if there is none yet; `code` and `namespace` are told apart by identity."""
+        """The function for a key, which is made if there is none yet. `code` and `namespace` are compared by identity."""
 
 
 def split(frames: Sequence[SplitFrame], known: ResumeFunctions, on_data: bool) -> SplitCall:
-    """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself.
+    """Plan how the frames, outermost first, continue. Raises CannotGenerate if the innermost instruction can't be run by itself.
 
-    `on_data`: whether what the innermost instruction gives depends on the data of tensors.
+    `on_data`: whether the result of the innermost instruction depends on the data of tensors.
     """
     for frame in frames:
         check(frame)
@@ -167,7 +169,7 @@ def split(frames: Sequence[SplitFrame], known: ResumeFunctions, on_data: bool) -
 
 
 def check(frame: SplitFrame) -> None:
-    """Refuse what has no resume function."""
+    """Raise CannotGenerate for a frame that can't have a resume function."""
     op = frame.instruction.op
     first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
     overwrites = op == "STORE_FAST" and frame.locals[frame.instruction.arg] is not None  # type: ignore[index]
@@ -480,7 +482,7 @@ def replace_below(writer: Writer) -> None:
 FINISH: dict[How, Callable[[Writer], None]] = {
     How.AS_IT_IS: leave_as_it_is, How.DROPPED: drop, How.MADE: check_none, How.LOOKED_UP: replace_below,
 }  # fmt: skip
-"""What is to be written after the call of an inner frame's resume function."""
+"""For each way of delivering a result, a function that writes the code after the call of an inner frame's resume function."""
 
 
 def failed(frame: SplitFrame) -> Failed | None:

@@ -1,4 +1,7 @@
-"""The ordered log of what the trace changes outside itself: what comes before the graph, mutated objects, each replayed once, then effects of no object."""
+"""The ordered log of changes that a trace makes to outside values: effects before the graph, mutated objects, and other effects, such as modes.
+
+Each mutated object is replayed once.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,27 @@ from framejit.trail import Trail
 
 
 class Effect(Protocol):
-    """Something to be done for real after the graph has run: an Object with a source that was mutated, or a change of global state."""
+    """A change that is made for real after the graph has run: an Object with a source that was mutated, or a change of global state."""
 
     def replay(self, cg: Codegen) -> None:
-        """Emit the code that does it; it leaves the stack as it was."""
+        """Emit the code that makes the change. It leaves the stack as it was."""
 
     def referents(self) -> list[Object]:
         """The Objects that `replay` loads, apart from the effect itself."""
 
 
 class EffectsTrace(Protocol):
-    """What the log needs of the running trace."""
+    """The part of the running trace that the log needs."""
 
     trail: Trail
 
     def root_position(self) -> Position:
-        """Where in the traced frame's code the program is, inlined calls seen from their caller."""
+        """The position in the traced frame's code. Inside an inlined call, it is that of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """An effect, and where in the traced frame it first took place."""
+    """An effect, and the position in the traced frame at which it first took place."""
 
     effect: Effect
     position: Position = NO_POSITION
@@ -50,9 +53,9 @@ class Effects:
         self._last: list[Logged] = []
 
     def mutated(self, obj: Object) -> None:
-        """The state of a value that came from outside differs from the real one; its `replay` makes it so. Idempotent.
+        """Note that the state of a value from outside differs from that of the real object, which its `replay` will change. Calling this again does nothing.
 
-        A value made by the trace needs no replay: whoever builds it builds its last state.
+        A value made by the trace needs no replay, since it is built in its last state.
         """
         obj = settle(obj)
         if obj.source is None:
@@ -67,7 +70,7 @@ class Effects:
             del self._mutated[id(obj)]
 
     def in_order(self, effect: Effect) -> None:
-        """An effect that is no object's mutation, and is replayed after the mutations that have begun before it."""
+        """Add an effect that isn't the mutation of an object. It is replayed after the mutations that have begun before it."""
         self._mutated[id(effect)] = Logged(effect, self._tracer.root_position())
         self._tracer.trail.log(self._take_back_call, effect)
 
@@ -75,9 +78,9 @@ class Effects:
         del self._mutated[id(effect)]
 
     def at_start(self, effect: Effect) -> None:
-        """An effect that is replayed before the graph runs, which doesn't depend on it; it loads nothing but values from outside.
+        """Add an effect that is replayed before the graph runs. The graph must not depend on it, and it may load only values from outside.
 
-        Calls that run uncompiled where their graph raises do without it, so what it changes must be changed after the graph as well.
+        In calls that run uncompiled if their graph raises, it isn't replayed, so the same change must be made after the graph as well.
         """
         self._first.append(Logged(effect, self._tracer.root_position()))
         self._tracer.trail.log(self._take_back_first)
@@ -86,7 +89,7 @@ class Effects:
         self._first.pop()
 
     def at_end(self, effect: Effect) -> None:
-        """An effect that is no object's mutation: global modes, generators. Replayed after all mutations, in order."""
+        """Add an effect that isn't the mutation of an object, such as a global mode or a generator. Such effects are replayed after all mutations, in order."""
         self._last.append(Logged(effect, self._tracer.root_position()))
         self._tracer.trail.log(self._take_back_last)
 
@@ -94,7 +97,7 @@ class Effects:
         self._last.pop()
 
     def has_changed_since(self, mark: int) -> bool:
-        """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
+        """Whether any outside value has been changed since a position of the trail, for the first time or again."""
         changes = (Effects._take_back, Effects._take_back_call, Effects._take_back_last)
         return any(getattr(undo, "__func__", None) in changes for undo, _ in self._tracer.trail.since(mark))
 
@@ -103,21 +106,21 @@ class Effects:
         return (args[0] for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back)
 
     def mutated_before_and_since(self, mark: int) -> Iterator[Object]:
-        """The values from outside whose one replay belongs before as well as after a position of the trail."""
+        """The values from outside that were mutated both before and after a position of the trail, although they are replayed only once."""
         later = [(args[0], args[1]) for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back]
         first = {id(obj) for obj, is_first in later if is_first}
         return (obj for obj, _ in later if id(obj) not in first)
 
     def is_mutated(self, obj: Object) -> bool:
-        """Whether the value from outside was announced as mutated."""
+        """Whether a value from outside was announced as mutated."""
         return id(settle(obj)) in self._mutated
 
     def before_graph(self) -> list[Logged]:
-        """What is to be replayed before the graph runs, in order."""
+        """The effects that are replayed before the graph runs, in order."""
         return [*self._first]
 
     def order(self) -> list[Logged]:
-        """Everything to be replayed after the graph, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
+        """The effects that are replayed after the graph, in order. Iterators from outside come first: none was advanced after a change of its container."""
         mutated = sorted(self._mutated.values(), key=lambda logged: not isinstance(logged.effect, Object) or not logged.effect.replays_first)
         return [*mutated, *self._last]
 
