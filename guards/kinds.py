@@ -54,7 +54,7 @@ class Guard:
         return (self.source,)
 
     def moved(self, to: Callable[[Source], Source]) -> Guard:
-        """The same guard for the values at other paths. `to` maps each path to the one that replaces it."""
+        """A guard of this kind, with the same payload, on the values at other paths. `to` maps each path to the one that replaces it."""
         found = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Source):

@@ -141,7 +141,7 @@ class Source:
         return self.key(self.payload)
 
     def moved(self, places: Mapping[Source, Source]) -> Source:
-        """The same path with its beginning replaced: if it goes through a key of `places`, the result goes through that key's value instead."""
+        """This path with its beginning replaced: if it goes through a key of `places`, the result goes through that key's value instead."""
         found = places.get(self)
         if found is not None or self.base is None:
             return found or self
