@@ -1,1 +1,1 @@
-"""Graph capture: FX graphs built node by node, with fake tensors propagated as each node is made."""
+"""Graph capture: FX graphs are built node by node, and each operator runs on fake tensors as its node is made."""

@@ -1,4 +1,4 @@
-"""What a program says of the nodes of a graph with `torch.fx.traceback.annotate`: torch has it in a dict, of which a trace knows what it has changed there."""
+"""Annotations of nodes, which a program sets with `torch.fx.traceback.annotate`. torch keeps them in a dict, and a trace knows what it has changed there."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ CUSTOM = "custom"
 
 
 class AnnotatedVM(VM, Protocol):
-    """What this file needs of the running trace."""
+    """The part of the running trace that this file needs."""
 
     def met(self, value: object) -> Object | None:
         """The Object of a mutable value from outside, where the trace has met it."""
 
 
 def annotation_in_force(vm: AnnotatedVM) -> dict[str, Any] | None:
-    """What is in force now, for the metadata of a node; None where there is nothing, or something that is no constant.
+    """The annotation that is in force now, for the metadata of a node; None if there is none, or if it isn't a constant.
 
-    What was in force when the call began isn't guarded.
+    The annotation that was in force when the call began isn't guarded.
     """
     namespace = vm.met(vars(traceback))
     meta = namespace.known("current_meta") if isinstance(namespace, DictObject) else None

@@ -1,8 +1,8 @@
-"""What a graph can't hold if autograd sees it as one node, as it does where AOTAutograd makes the backward of the whole graph.
+"""Rules for graphs that autograd sees as one node, as it does if AOTAutograd makes the backward of the whole graph.
 
-To autograd such a graph is one operator: its inputs and its outputs exist, and nothing in between. So inside it no tensor can become a leaf
-or stop being one, none can be asked for a gradient of its own, and none can be given memory of another size. `Backend.one_autograd_node`
-says whether a backend is of this kind; the backend "eager" is not: autograd records each operator of its graphs.
+To autograd, such a graph is one operator: only its inputs and its outputs exist. So no tensor inside it can become a leaf or stop being one, be asked for
+its own gradient, or get memory of another size. `Backend.one_autograd_node` says whether a backend is of this kind. The backend "eager" isn't: autograd
+records each operator of its graphs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from framejit.objects.tensorobject import TensorObject
 
 MAKES_LEAF_OF = "requires_grad_"
-"""The method that makes a tensor of the graph a leaf, or lets it be none."""
+"""The method that makes a tensor of the graph a leaf, or makes a leaf an ordinary tensor."""
 SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
 """Methods that change a tensor's shape, and nothing else of it."""
 SPENT = ("backward through the graph a second time", "has been modified by an inplace operation")
-"""What autograd says where a result's record leads nowhere any more."""
+"""The message of autograd's error if a result's record was used up."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
 TAKES_SPARSE = breaks.NotInsideAutogradNode("taking a sparse tensor with a gradient, or in a compressed layout where gradients are recorded,")
@@ -53,7 +53,7 @@ PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a 
 
 
 class OperatorGraph(Protocol):
-    """What the rules ask of the graph that they hold for, and of its trace."""
+    """The part of the graph and its trace that the rules need."""
 
     modes: GlobalModes
 
@@ -89,11 +89,12 @@ def is_lost_if_sparse(tensor: torch.Tensor) -> bool:
 
 
 class AutogradNode:
-    """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
+    """The rules for one graph that autograd sees as one node. `before` and `after` check each operator, and end the graph where necessary.
 
-    `asks`: inside the graph the program asks for gradients. `asks_twice`: and for such as it can differentiate in turn. `differentiated_twice`: behind
-    the graph the program asks for gradients that it differentiates in turn, for which autograd has to record the graph's operators after all.
-    `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: what backward passes after the graph change once more.
+    `asks`: the program asks for gradients inside the graph. `asks_twice`: it asks there for gradients that it can differentiate again.
+    `differentiated_twice`: after the graph, the program asks for gradients that it differentiates again, for which autograd must record the graph's operators
+    after all. `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: statistics that backward passes after the graph
+    change again.
     """
 
     def __init__(self, graph: OperatorGraph) -> None:
@@ -250,7 +251,7 @@ class AutogradNode:
 
 @dataclass(frozen=True, slots=True)
 class TensorState:
-    """What an operator may change of a tensor that AOTAutograd would not change in turn."""
+    """Properties of a tensor that an operator may change, and that AOTAutograd's graph would not change."""
 
     shape: torch.Size
     nbytes: int
@@ -278,7 +279,7 @@ class TensorSnapshot:
         return any(is_input and fake.requires_grad and version_of(fake) != old.version for fake, is_input, old in self.tensors)
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
-        """What the operator has done that such a graph would not do; None where it would."""
+        """A change that the operator has made and that such a graph would not make; None if there is none."""
         if name == "detach_" and any(old.requires_grad for _, is_input, old in self.tensors if not is_input):
             return breaks.NotInsideAutogradNode("detach_() of a tensor")
         recording = torch.is_grad_enabled() and any(

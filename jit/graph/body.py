@@ -1,4 +1,4 @@
-"""One graph under construction: its nodes, what is noted of each, and what it uses of the graph around it."""
+"""`Body`, a graph under construction: its nodes, a note for each, and the values of outer graphs that it uses."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeNote:
-    """What is known of a node beside its metadata.
+    """Facts about a node that aren't in its metadata.
 
     Attributes:
-        modes: torch's global modes in which it was made.
+        modes: torch's global modes when the node was made.
         place: where the outermost frame of the program was.
-        instruction: the instruction that has made it, if it is an operator of the program's.
-        handled: whether the program has a handler for what it raises.
+        instruction: the instruction that made the node, if it is an operator that the program has called.
+        handled: whether the program has a handler for errors of the node.
     """
 
     modes: Modes
@@ -41,7 +41,7 @@ class NodeNote:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What a `torch.vmap` says of itself: how many items it maps, and what random numbers do."""
+    """The parameters of a `torch.vmap`: how many items it maps, and how it treats random numbers."""
 
     size: Any
     randomness: str
@@ -49,14 +49,14 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Transforming:
-    """What of torch.func's runs a graph, by name.
+    """The transform of torch.func that runs a graph.
 
     Attributes:
-        name: of the transform.
-        records: whether autograd begins a record there, so that what comes from around the graph has none.
-        mapping: of a `torch.vmap`.
-        outside_of: of a graph that computes for all items of a `torch.vmap` at once, the graph of one item. Neither that transform nor those inside of it are
-            in force there.
+        name: the name of the transform.
+        records: whether autograd begins a record in the graph, so that values from outer graphs have no record.
+        mapping: the parameters of a `torch.vmap`.
+        outside_of: for a graph that computes all items of a `torch.vmap` at once, the graph of one item. Neither that transform nor those inside it are in
+            force in this graph.
     """
 
     name: str
@@ -66,13 +66,12 @@ class Transforming:
 
 
 class Body:
-    """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
-    `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
-    `takes_floats`: whether floats that vary may be used of the graph around it. `takes_numbers`: whether it may compute with numbers out of its own tensors.
+    """A graph under construction. Every change of it is recorded on the trail, so that it can be undone.
 
-    `is_backward`: autograd runs the graph later.
-    `transform`: what of torch.func's runs the graph, if that does. No fake of such a graph has a record of autograd's from around it.
-    Every change leaves on the trail how it is taken back.
+    `outer`: the graph inside which it is built, and whose tensors it may use; None for a trace's outermost graph. `items_by_index`: in `x[i]`, a tensor `i`
+    without dimensions is an ordinary index, and not a number whose value is needed. `takes_floats`: whether it may use floats of outer graphs that vary.
+    `takes_numbers`: whether it may compute with numbers out of its own tensors. `is_backward`: autograd runs the graph later. `transform`: the transform of
+    torch.func that runs the graph, if there is one; fakes of such a graph have no autograd record from outer graphs.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class Body:
         return node
 
     def erase(self, node: fx.Node) -> None:
-        """Take a node back that `add` has made."""
+        """Remove a node that `add` has made."""
         del self.notes[node]
         self._kept.discard(node)
         self.fx.erase_node(node)

@@ -1,7 +1,7 @@
-"""The FX graphs of one trace: each operator is run on fake tensors as it is traced, and becomes a node if its result needs one.
+"""`GraphBuilder`, which builds the FX graphs of one trace: each operator runs on fake tensors as it is traced, and becomes a node if its result needs one.
 
-What goes in is computed at once and never retraced: `call` runs the operator under the fake mode, wraps what comes out,
-and adds a node only where a tensor comes out or something is changed. Everything is undone through the trail.
+Operators run at once and are never traced again: `call` runs the operator under the fake mode, wraps its result, and adds a node only if the result is a
+tensor or something is changed. Everything is undone through the trail.
 
 Graphs under construction form a stack (body.py): operators go into the innermost. Inputs are placeholders of the outermost; an inner graph gets
 a placeholder for each node that it uses of those around it.
@@ -88,16 +88,16 @@ UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by a sett
 BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
 AROUND_THE_CALL = Transforming("a transform of torch.func's around the call", records=False)
 FEW_NODES = 8
-"""A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
+"""In a graph with at most so many nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaterReader:
-    """Code of the program's that autograd runs in a backward pass, and the trace has run already, up to a position (`mark`) of the trail.
+    """Code of the program that autograd runs in a backward pass, and that the trace has run already, up to a position (`mark`) of the trail.
 
-    `reached`: what it may read. `reads_outside`: it reads values from outside the trace that a program may change at any time.
-    `place`: the instruction that is left to native code, for this `reason`, where what it reads has changed by then, or may have.
-    `of`: the node of a tensor, if it makes no difference unless that leaves the graph.
+    `reached`: the values that it may read. `reads_outside`: it reads values from outside the trace that a program may change at any time. `place`: the
+    instruction that is left to native code, for this `reason`, if a value that it reads has changed by then, or may have. `of`: the node of a tensor, if this
+    matters only if that tensor leaves the graph.
     """
 
     mark: int
@@ -109,7 +109,7 @@ class LaterReader:
 
 
 class TorchVM(AnnotatedVM, Protocol):
-    """What the graph, and the models of torch's functions, see of the running trace beyond what objects see of it."""
+    """The running trace as the graph, and the models of torch's functions, see it. They need more of it than other objects."""
 
     @property
     def graph(self) -> GraphBuilder:
@@ -144,10 +144,10 @@ class TorchVM(AnnotatedVM, Protocol):
 
 
 class GraphBuilder:
-    """The graphs of one trace; see the module's docstring.
+    """Builds the graphs of one trace; see the module's docstring.
 
-    `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
-    through the trail, by whoever inlines a module's call. `dynamic`: which sizes and numbers are symbolic. `demands`: what the backend takes.
+    `module_stack`: the `nn_module_stack` of nodes that are made now (path -> (path, class)). The code that inlines a module's call replaces it, through the
+    trail, and never changes it in place. `dynamic`: which sizes and numbers are symbolic. `demands`: what the backend accepts in a graph.
     """
 
     def __init__(

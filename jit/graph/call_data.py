@@ -1,7 +1,7 @@
-"""Data of tensors from outside that the program goes by, and that is there when the call begins: a number or a flag in a tensor of one element on a CPU.
+"""Lets the program branch on data that is known when the call begins: on a number or a flag in a CPU tensor of one element from outside.
 
-Of a number it is guarded how it compares with others, as of one from outside that varies; of a bool what it is. The guards read the tensor's memory
-when the call begins, so the graph may not have changed it where the program looks.
+For a number, the outcomes of comparisons are guarded, as for a number from outside that varies; for a bool, its value is. The guards read the tensor's memory
+when the call begins, so the graph must not have changed it when the program looks at it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEEPING = frozenset({
 
 
 class GraphOfCall(Protocol):
-    """What is asked of the graph."""
+    """The part of the graph that this file needs."""
 
     trail: Trail
     demands: GraphDemands
@@ -63,7 +63,7 @@ class GraphOfCall(Protocol):
 
 
 class CallData:
-    """What one trace may know of the data of its inputs."""
+    """What one trace knows about the data of its inputs."""
 
     def __init__(self, graph: GraphOfCall) -> None:
         self._graph = graph

@@ -1,7 +1,7 @@
-"""Checks of the program's in a graph: which of them may fail when the graph has changed something already.
+"""Finds the program's checks in a graph that may fail after the graph has changed something.
 
-Where a check fails, the call runs uncompiled from its beginning, and finds what the failing check was about. So the graph may not have changed anything by
-then but what is put back: the state of random number generators.
+If a check fails, the call runs uncompiled from its beginning, and so meets the problem itself. So the graph must not have changed anything by then, except
+for what is restored: the state of random number generators.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
 
 
 class HandlingTrace(Protocol):
-    """What is asked of the trace."""
+    """The part of the trace that this file needs."""
 
     def note_handlers(self) -> bool:
         """An operation enters the graph here: whether what it raises has a handler."""

@@ -1,7 +1,7 @@
-"""Constants in the nodes of a graph: FX writes them into Python code by their `repr`, so they must be such that this gives them back exactly.
+"""Checks constants in the nodes of a graph. FX writes them into Python code by their `repr`, so their `repr` must give them back exactly.
 
-It isn't so for NumPy's scalars (they become Python's, which mean the same to operators), zeros with a sign in complex numbers, NaNs with a payload, and
-objects of most other types: operators that are given these run outside the graph.
+It doesn't for NumPy's scalars (which become Python's, with the same meaning to operators), zeros with a sign in complex numbers, NaNs with a payload, and
+objects of most other types. Operators with such arguments run outside the graph.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Inexact(Exception):
 
 
 def exact(value: Any) -> Any:
-    """The argument of a node that means what `value` does, and that the generated code gives back as it is. Raises Inexact."""
+    """A constant for a node that means the same as `value`, and that the generated code reproduces exactly. Raises Inexact."""
     cls = type(value)
     if cls in WRITTEN_AS_THEY_ARE:
         return value

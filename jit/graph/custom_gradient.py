@@ -16,8 +16,8 @@ TENSOR = object()
 
 @dataclass(frozen=True, slots=True)
 class BackwardGraph:
-    """Which operands a traced backward takes, in order: `("gradient", i)`, the gradient of the i-th result; `("saved", i)`, the i-th tensor
-    that the forward has saved; or `("kept", i)`, the i-th of the other values that it uses.
+    """A traced backward, with the operands that it takes, in order. Each is `("gradient", i)`, the gradient of the i-th result; `("saved", i)`, the i-th
+    tensor that the forward has saved; or `("kept", i)`, the i-th of the other values that it uses.
     """
 
     operands: tuple[tuple[str, int], ...]
@@ -36,16 +36,16 @@ class ForwardGraph:
 
 @dataclass(frozen=True, slots=True)
 class GradientRule:
-    """What an autograd.Function of the program's says of its results.
+    """The properties of an autograd.Function of the program, and its traced backwards.
 
     Attributes:
-        name: of the Function.
+        name: the name of the Function.
         dirty: indices of the results that are inputs changed in place.
         non_differentiable: indices of the results that have no gradient.
-        materializes: whether results that nothing is computed from have a gradient of zeros; else it is None.
-        once: whether the backward can't be differentiated, and says so where that is tried.
+        materializes: whether unused results have a gradient of zeros; otherwise it is None.
+        once: whether the backward can't be differentiated, and raises an error if that is tried.
         again: whether the traced backward can be differentiated as the program's could.
-        backwards: by the results whose gradients are no None, the traced backward.
+        backwards: the traced backwards, by the results whose gradients aren't None.
         forward: the traced `jvp`, inside a transform that needs it. Its graph comes after those of the backwards.
     """
 
@@ -86,7 +86,7 @@ def gives_gradients(target: Any) -> bool:
 
 
 class CustomGradient(torch.autograd.Function):
-    """Takes what the forward of a Function has computed, and tells autograd what its backward is."""
+    """Registers the backward of a Function with autograd, for the values that its forward has computed."""
 
     @staticmethod
     def forward(ctx: Any, rule: GradientRule, graphs: tuple[Any, ...], results: Any, saved: Tensors, kept: tuple[Any, ...], *inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operators whose results have the default dtype, in graphs that run under another one than the program has set."""
+"""Handles operators whose results have the default dtype, in graphs that run under another default dtype than the program has set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between which bounds a number lies that the graph has drawn: `torch.randperm(n).tolist()[0]` is an index of n items, and no check of that can fail."""
+"""Finds bounds of numbers that the graph draws: `torch.randperm(n).tolist()[0]` is a valid index of n items, so a check of that can't fail."""
 
 from __future__ import annotations
 

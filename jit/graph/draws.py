@@ -1,7 +1,7 @@
-"""Operators on the generators of the process: when the graph runs, never while it is traced or compiled.
+"""Operators that draw from the generators of the process when the graph runs, and never while it is traced or compiled.
 
-Those on Python's and NumPy's take the one before them as an argument, so that no backend changes their order. Those that seed torch's generators, read
-their state or set it are for backends that keep the graph's order anyway; they are numbered, as none is the same as another.
+Operators on Python's and NumPy's generators take the result of the one before them as an argument, so that no backend changes their order. Operators that
+seed torch's generators, or read or set their states, are only for backends that keep the graph's order. They have numbers, so that no two of them are equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fake tensors: how real tensors become fakes, which tensors may, and what the errors of operators on fakes mean."""
+"""Makes fake tensors from real ones, says which tensors can't become fakes, and interprets errors of operators on fakes."""
 
 from __future__ import annotations
 

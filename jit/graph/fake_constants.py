@@ -1,7 +1,7 @@
-"""The data of small constants, as in `torch.tensor(0.0)`, which their fakes know.
+"""Keeps the data of small constants, as in `torch.tensor(0.0)`, which their fakes know, up to date.
 
-An operator of torch's that writes to such a fake takes its data from it. What only counts a write, as the stand-in of an optimizer's step does,
-or writes to the tensors of a list, leaves it: then the data is another than the program's, and is taken from the fake here.
+A torch operator that writes to such a fake drops the fake's data. Some operators don't: those that only count a write, as the stand-in of an optimizer's step
+does, and those that write to the tensors of a list. Then the data would be wrong, and is dropped here.
 """
 
 from __future__ import annotations

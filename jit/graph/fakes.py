@@ -1,8 +1,7 @@
-"""The fake tensors of a trace: which Object each belongs to, and how all are made again when undoing has left them wrong.
+"""The fake tensors of a trace: the Object that each belongs to, and how all fakes are made again when undoing has left them wrong.
 
-An in-place operator changes its fake, and that can't be changed back. So undoing one only marks the fakes stale. When they are next needed,
-they are made again: those of inputs as they were made at first, the others by running the nodes that are left, in a new fake mode over the
-same ShapeEnv.
+An in-place operator changes its fake, and that can't be undone. So undoing the operator only marks the fakes as stale. When they are needed next, they are
+made again: those of inputs as before, and the others by running the remaining nodes, in a new fake mode over the same ShapeEnv.
 """
 
 from __future__ import annotations

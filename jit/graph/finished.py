@@ -1,4 +1,4 @@
-"""What a trace's graph is at its end, and which of its nodes nothing needs."""
+"""`GraphResult`, the finished graph of a trace, and functions that find its unneeded nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from framejit.objects.object import VM
 
 @dataclass(frozen=True, slots=True)
 class GraphResult:
-    """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
+    """A finished graph. `gm` takes `inputs` in order and returns a tuple of the requested outputs, in order.
 
-    `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
-    `repeatable`: where it raises, it has changed nothing but random number generators. `late_checks`: checks of which that can't be said.
-    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
-    the graph gives detached, because what autograd had recorded of them is used up, and what it says where that is needed.
+    `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if none of its outputs is needed. `repeatable`: if it
+    raises, it has changed nothing but random number generators. `late_checks`: checks that may fail after other changes. `modes`: the global modes at its
+    start. `place`: where the outermost frame was at the first operator. `spent`: indices of outputs that the graph returns detached, because their autograd
+    record is used up, and autograd's error message for each.
     """
 
     gm: fx.GraphModule

@@ -1,4 +1,4 @@
-"""What is asked before one of torch's functions becomes an operator: the stack of function modes, and whether overrides of subclasses are."""
+"""The overrides of torch's functions that a trace asks first: the stack of function modes, and whether subclasses' `__torch_function__` are asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators by which a graph draws tensors from torch.Generators of the program's: functions of a generator's state (generator_states.py)."""
+"""Operators by which a graph draws tensors from the program's own torch.Generators. They are functions of a generator's state (generator_states.py)."""
 
 from __future__ import annotations
 

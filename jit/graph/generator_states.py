@@ -1,7 +1,7 @@
-"""The states of generators of the program's as tensors: torch.Generator, random.Random, numpy.random.RandomState, what numpy.random.default_rng makes.
+"""Represents states of the program's own generators as tensors: torch.Generator, random.Random, numpy.random.RandomState, and numpy.random.default_rng's.
 
-Operators that draw are functions of a state, which give the next one. They change nothing, so compilers may do with them what they like; the real generator
-gets its last state after the graph. Those for torch.Generators, which draw tensors, are in generator_draws.py.
+Operators that draw are functions of a state, and return the next state. They change nothing, so compilers may reorder them; the real generator gets its last
+state after the graph. Operators for torch.Generators, which draw tensors, are in generator_draws.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class GeneratorKind:
     """A kind of generator.
 
     Attributes:
-        cls: its class.
-        form: a state, for its size and dtype.
-        read: gives a generator's state.
-        write: gives a generator this state.
-        seeded: makes a generator by a seed.
-        drawing: what has the functions that draw from a generator.
+        cls: the class of the generators.
+        form: an example of a state, for its size and dtype.
+        read: reads a generator's state.
+        write: sets a generator's state.
+        seeded: makes a generator from a seed.
+        drawing: the class or module that has the functions which draw from a generator.
     """
 
     cls: type

@@ -1,4 +1,4 @@
-"""The operators by which a graph puts hooks on gradients, and takes them off; and by which its backward passes tell hooks of the program's."""
+"""Operators by which a graph registers and removes hooks on gradients, and by which its backward passes call the program's hooks."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def grad_without_hooks(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.T
 
 
 class Tap:
-    """A place in autograd's record where a graph hears of the gradients that go by, while `grad_listening` runs, and may change them.
+    """A place in autograd's record where a graph gets the gradients that pass by, while `grad_listening` runs, and may change them.
 
-    `heard` is given those gradients, and gives what autograd is to go on with in their place; None: with the same.
+    `heard` is called with these gradients, and returns those with which autograd continues; None means that they are unchanged.
     """
 
     __slots__ = ("heard",)
@@ -146,9 +146,9 @@ class Listener:
 
 
 class Listening:
-    """What a graph's own backward passes have to do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
+    """What a graph's own backward passes must do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
 
-    `hooks`: Listeners in the order in which they were put on. `on_inputs`: hooks that the trace has put on tensors from outside.
+    `hooks`: Listeners in the order in which they were registered. `on_inputs`: hooks that the trace has registered on tensors from outside.
     `retaining`: Objects of tensors of the graph whose gradients are kept. `tokens`: sources of modules whose hooks autograd calls after the graph, and the
     nodes of their tokens (hooked_modules.py). All are replaced as a whole, through the trail.
     """

@@ -1,4 +1,4 @@
-"""What autograd has recorded of fake tensors: the leaves that a gradient reaches, and what on the way there no graph can hold."""
+"""Follows autograd's record of fake tensors: finds the leaves that a gradient reaches, and nodes on the way that a graph can't hold."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ its operators that take functions are differentiated, whose backward passes are 
 
 @dataclass(frozen=True)
 class GradientPaths:
-    """What lies on the way of a backward pass from some tensors.
+    """What a backward pass from some tensors meets.
 
     Attributes:
-        leaves: where it ends, each once, in the order in which a search from the tensors finds them.
+        leaves: the leaves at which it ends, each once, in the order in which a search from the tensors finds them.
         functions: the names of functions on the way that run as Python.
         once: the names of functions on the way that were traced, and can be differentiated only once.
     """

@@ -1,4 +1,4 @@
-"""The inputs of a trace's graph, as it comes to them: a placeholder for each tensor and number from outside, and what is guarded of them together."""
+"""Collects the inputs of a trace's graph: makes a placeholder for each tensor and number from outside, and guards how they share memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from framejit.transforms_in_force import is_functorch_wrapped_tensor
 
 
 class GraphWithInputs(Protocol):
-    """What is asked of the graph."""
+    """The part of the graph that this file needs."""
 
     trail: Trail
     demands: GraphDemands

@@ -1,7 +1,7 @@
-"""Full backward hooks of modules that autograd calls after the graph: nodes that put them on, and operators by which AOTAutograd's backward calls them.
+"""Full backward hooks of modules that autograd calls after the graph: nodes that register them, and operators by which AOTAutograd's backward calls them.
 
-A graph that is run as it is has torch's own code put them on. AOTAutograd runs that code once, on tensors without data; so there the functions that
-are put on make operators of the backward graph, which call the hooks. A graph gets the module as a *token* (tokens.py).
+If the graph itself is run, torch's own code registers them. AOTAutograd runs that code only once, on tensors without data. So there, the functions that are
+registered make operators of the backward graph, which call the hooks. A graph gets the module as a *token* (tokens.py).
 """
 
 from __future__ import annotations

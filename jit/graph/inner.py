@@ -1,4 +1,4 @@
-"""Finished graphs inside the graph, as operators take them that run them."""
+"""`InnerGraph`, a finished graph inside the graph, which an operator takes as an argument and runs."""
 
 from __future__ import annotations
 

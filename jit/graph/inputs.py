@@ -1,4 +1,4 @@
-"""The inputs of a trace's graph: what each stands for, where that is found, and how its fake was made."""
+"""`GraphInput`, an input of a trace's graph: the value that it stands for, its source, and how its fake was made."""
 
 from __future__ import annotations
 

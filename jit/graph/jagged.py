@@ -1,11 +1,11 @@
-"""Jagged nested tensors in graphs: the tensors that one holds, how its fake is made of theirs, and where its memory is.
+"""Jagged nested tensors in graphs: finds the tensors that one holds, makes its fake from theirs, and finds its memory.
 
     x = torch.nested.nested_tensor([a, b], layout=torch.jagged)      # a has 2 rows, b has 4
     x.shape                                                           # (2, j1, 3): j1 stands for the lengths that x._offsets holds
     x._values.shape                                                   # (6, 3)
 
-One from outside is an input of the graph as it is. What it holds is guarded tensor by tensor, and so are its sizes; the number of rows varies.
-Two sizes such as j1 are equal if they stand for the lengths in one and the same tensor: which of these are one is guarded.
+A nested tensor from outside is an input of the graph. The tensors that it holds, and so its sizes, are guarded one by one; the number of rows varies. Two
+sizes such as j1 are equal if they stand for the lengths in the same tensor, and the identity of these tensors is guarded.
 """
 
 from __future__ import annotations

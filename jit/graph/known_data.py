@@ -1,7 +1,7 @@
-"""Data of tensors that a trace knows where the program asks for it: computed from constants, or from small tensors that modules and other objects hold.
+"""Computes data that the program asks for while tracing, if it depends only on constants, and on small tensors that modules and other objects hold.
 
-Nothing is computed before the program asks (`if t > 0`, `range(n.item())`). Then the nodes by which the tensor comes about run on real tensors. Tensors that
-objects hold are guarded to have the same data in each call from then on. Arguments aren't looked at, for they vary, nor is what has been seen to vary.
+Nothing is computed before the program asks (`if t > 0`, `range(n.item())`). Then the nodes that compute the tensor run on real tensors, and the data of the
+tensors that objects hold is guarded. The data of arguments isn't read, since it varies, and neither is data that has been seen to vary.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from framejit.objects.object import VM, Object
 from framejit.objects.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
 
 MOST_NODES = 500
-"""What is computed by more nodes isn't known."""
+"""Data that takes more nodes to compute isn't computed while tracing."""
 BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
 WRITES = frozenset({"add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "clamp_", "neg_", "masked_fill_"})
 """Methods that write to a tensor what they compute."""

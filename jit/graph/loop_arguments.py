@@ -1,4 +1,4 @@
-"""What stands for an argument of a loop's function while that is traced: nothing is known of its value, be it the first one's. And loops on fakes."""
+"""Stand-ins for the arguments of a loop's function while it is traced, about whose values nothing is known; and the results of loops on fakes."""
 
 from __future__ import annotations
 

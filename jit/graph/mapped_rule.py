@@ -1,4 +1,4 @@
-"""The operator by which a graph that torch.vmap maps has what an autograd.Function's own `vmap` method computes, for all items at once."""
+"""The operator that computes an autograd.Function for all items at once, by the Function's own `vmap` method, in a graph that torch.vmap maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in the metadata of graphs and of their nodes."""
+"""Keys of the metadata of graphs and of their nodes."""
 
 from types import CodeType
 

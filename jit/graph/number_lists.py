@@ -1,4 +1,4 @@
-"""What makes a tensor of a list of ints, some of which are symbolic: torch's own asks for the value of each while it is traced."""
+"""Makes a tensor from a list of ints of which some are symbolic. torch's own function would ask for the value of each while it is traced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs on fake tensors in the place of a function that needs their data, what an operator of somebody else's writes to, and what fails there."""
+"""Runs functions on fake tensors: stand-ins for functions that need data, and checks of what custom operators write to, and of what fails."""
 
 from __future__ import annotations
 

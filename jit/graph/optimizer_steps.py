@@ -1,6 +1,6 @@
-"""Steps of those of torch's optimizers whose own arithmetic looks at data, computed by tensors alone: what AOTAutograd traces in their place.
+"""Steps of those torch optimizers whose own arithmetic looks at data, computed with tensors alone. AOTAutograd traces them instead of torch's functions.
 
-torch's functions branch on the number of the step, or take norms of tensors as Python numbers. Here such numbers are 0-d tensors of Python's precision.
+torch's functions branch on the number of the step, or use norms of tensors as Python numbers. Here, such numbers are 0-d tensors with Python's precision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packed sequences on fakes: how many rows and steps there are depends on the lengths; how many sequences, doesn't."""
+"""Packed sequences on fakes: the numbers of rows and steps depend on the lengths, but the number of sequences doesn't."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Parameter as a node of a graph: a new leaf with the data of a tensor. A graph whose backward is made as a whole can't hold one (autograd_node.py)."""
+"""Makes a Parameter by a node of a graph, as a new leaf with the data of a tensor. A graph whose backward is made as a whole can't do so (autograd_node.py)."""
 
 from __future__ import annotations
 

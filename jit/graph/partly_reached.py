@@ -1,4 +1,4 @@
-"""Inputs of a graph that some of its results have no gradient for: a backward pass from those alone leaves their gradients undefined."""
+"""Finds inputs of a graph to which only some of its results have a gradient. A backward pass from the other results leaves their gradients undefined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the fake of a tensor from outside is made that has its data in other tensors, and not in memory of its own."""
+"""`PartsContext`, which makes the fake of a tensor from outside that has its data in other tensors, and not in its own memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing what a finished graph doesn't need, and running single nodes on their fakes to learn what they do."""
+"""Removes the unneeded nodes of a finished graph, and runs single nodes on their fakes to learn what they do."""
 
 from __future__ import annotations
 

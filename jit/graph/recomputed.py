@@ -1,4 +1,4 @@
-"""What a graph computes after one of its nodes, as a graph of its own."""
+"""Copies the part of a graph that comes after one of its nodes into a separate graph."""
 
 from __future__ import annotations
 

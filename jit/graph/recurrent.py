@@ -1,4 +1,4 @@
-"""Recurrent networks on fakes: what their operators give is known from the arguments' sizes, without going through the steps in time."""
+"""Recurrent networks on fakes: the form of the results follows from the arguments' sizes, without going through the steps in time."""
 
 from __future__ import annotations
 

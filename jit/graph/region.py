@@ -1,7 +1,7 @@
-"""The node of a region that is compiled once for all that look like it: AOTAutograd traces its graph the first time, and finds it by name from then on.
+"""The node of a region that is compiled once for all similar regions: AOTAutograd traces its graph the first time, and then finds it by name.
 
-A region that draws random numbers must draw them once, for its forward and its backward pass. AOTAutograd takes care of it where it makes the backward
-pass of the whole graph. Where the graph computes gradients by itself, the operator would draw again: there the region is what it consists of.
+A region that draws random numbers must draw them only once, for its forward and its backward pass. If AOTAutograd makes the backward pass of the whole graph,
+it ensures that. If the graph itself computes gradients, the operator would draw again, so the region is inlined there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Running statistics that a checkpoint changes once more in the backward pass, as it computes again what it normalises.
+"""Running statistics that a checkpoint changes a second time in the backward pass, when it computes its function again.
 
-In a graph for AOTAutograd, what is checkpointed changes nothing, and an operator behind it makes the changes of the forward pass. For the second time an
-operator of the backward graph makes them, on the tensors that are there by then; the graph gets those as tokens (tokens.py), so that it doesn't take them for
-its own. Where the backward pass is in the graph too, that is an operator of it like any other.
+In a graph for AOTAutograd, the checkpointed function changes nothing, and an operator after it makes the changes of the forward pass. An operator of the
+backward graph makes them a second time, on the tensors that exist by then. The graph gets these as tokens (tokens.py), so that it doesn't treat them as its
+own tensors. If the backward pass is in the graph too, that is an ordinary operator of the graph.
 """
 
 from __future__ import annotations

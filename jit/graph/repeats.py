@@ -1,13 +1,13 @@
-"""What operators have given for fakes, to be given once more for fakes that look the same: the layers of a model are computed on fakes once.
+"""Reuses the results of operators on fakes for other fakes that look alike, so that repeated layers of a model run on fakes only once.
 
-An operator on fakes computes sizes, strides and types from those of its arguments. With symbolic sizes that takes a hundred times as long as
-making one more fake that looks like another.
+An operator on fakes computes sizes, strides and types from those of its arguments. With symbolic sizes, that takes a hundred times as long as
+making another fake that looks like an existing one.
 
     y = linear(x, w1)      # run; y is noted beside what x and w1 look like, and what modes were on
     z = linear(y, w2)      # where y looks like x, and w2 like w1: z is a new fake that looks like y
 
-Noted are only operators of torch's that change nothing, and give one of their arguments or a tensor in new memory that needs no gradient. What has made the
-ShapeEnv learn something isn't noted, and once it has learnt something, nothing noted before counts any more: the operator may then go another way.
+Only torch operators are noted that change nothing, and that return one of their arguments, or a tensor in new memory that needs no gradient. Operators that
+make the ShapeEnv learn something aren't noted, and when it learns something, all earlier notes are dropped, since operators may behave differently then.
 """
 
 from __future__ import annotations

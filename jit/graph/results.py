@@ -1,4 +1,4 @@
-"""What operators give on fakes, as Objects: tensors, numbers that depend on data, immutable values, and containers of such."""
+"""Makes Objects from the results of operators on fakes: tensors, numbers that depend on data, immutable values, and containers of these."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from framejit.torch_classes import is_jagged, is_masked, stays_itself
 
 
 class GraphWithResults(Protocol):
-    """What is asked of the graph."""
+    """The part of the graph that this file needs."""
 
     fakes: Fakes
     shapes: Shapes

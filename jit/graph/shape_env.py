@@ -1,4 +1,4 @@
-"""The ShapeEnv of a trace: torch's, without what it would spend on messages of its own, and without what its caches would keep alive."""
+"""The ShapeEnv of a trace, a subclass of torch's that makes no messages of its own, and whose caches keep nothing alive."""
 
 from __future__ import annotations
 

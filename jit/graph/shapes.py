@@ -1,9 +1,9 @@
-"""The symbolic sizes and numbers of one trace: which there are, the nodes that give them, and what the trace has taken to be true of them.
+"""The symbolic sizes and numbers of one trace, the nodes that compute them, and what the trace has assumed about them.
 
-torch's ShapeEnv keeps the symbols: it is what fake tensors and Inductor speak. Each symbol is read off the call at one place, its origin: a size, stride or
-storage offset of an input, or an int. Every other property of an input that is symbolic is guarded to be what the symbols say it is.
+The symbols are in torch's ShapeEnv, since fake tensors and Inductor use it. Each symbol is read from the call in one place, its origin, which is a size,
+stride or storage offset of an input, or an int. Every other symbolic property of an input is guarded to be what the symbols say.
 
-Nothing is taken back here when instructions are undone: the ShapeEnv remembers what it was asked, and may have simplified by it, so all of it is guarded.
+Nothing is undone here when instructions are undone: the ShapeEnv remembers what it was asked, and may have simplified by it, so all of it is guarded.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SYMBOLIC: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """What the trace has taken to be true of the symbols. `line`: the program's line that asked."""
+    """A condition on the symbols that the trace has assumed to be true. `line`: the program's line that needed it."""
 
     expr: sympy.Basic
     line: UserLine | None
@@ -102,9 +102,10 @@ class Inputs(Protocol):
 
 
 class Shapes:
-    """See the module's docstring. `dynamic`: what is to be symbolic. `line`: where the program is now.
+    """The symbolic sizes and numbers of one trace; see the module's docstring.
 
-    `takes_unbacked`: sizes may be symbols of which nothing is known.
+    `dynamic`: which sizes and numbers are symbolic. `line`: the place in the program where the trace is now. `takes_unbacked`: sizes may be symbols about
+    which nothing is known.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Whether an operator that raises on fakes with symbolic sizes raises on tensors of the call's own sizes too.
+"""Finds out whether an operator that raises on fakes with symbolic sizes also raises on tensors with the call's own sizes.
 
-Symbols are ours: `x.resize_(2)` raises on a fake with a symbolic size, and on no tensor of the program's. So the operator runs a second time, on fakes made
-for it alone, whose sizes and numbers are the ones that this call has.
+The program has no symbolic sizes: `x.resize_(2)` raises on a fake with a symbolic size, but on none of the program's tensors. So the operator runs a second
+time, on separate fakes that have the sizes and numbers of this call.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Sparse tensors from outside: the tensors that one consists of, and what a graph rests on of them.
+"""Sparse tensors from outside: the tensors that one consists of, and the guards on their layout.
 
     A = torch.eye(3).to_sparse()      # A._indices() is int64[2, 3], A._values() is float32[3]
 
-One from outside is an input of the graph as it is. Its fake has no elements. How its elements lie is guarded (dimensions, types, whether each place has
-one at most), and how many there are only where the program asks.
+A sparse tensor from outside is an input of the graph. Its fake has no elements. The layout of its elements is guarded (dimensions, types, whether it is
+coalesced), and their number only if the program asks for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that the code of a graph can't spell: keywords of Python as names of parameters, and an overload of an operator that is called `from`.
+"""Replaces calls that Python code can't express: with Python keywords as names of parameters, or of an operator's overload that is named `from`.
 
 FX writes a graph as Python code, `f(x, from = 1)`, and so does AOTAutograd with the operators that it meets, `torch.ops.aten.random.from(x, 1, 5)`.
 """

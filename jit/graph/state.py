@@ -1,4 +1,4 @@
-"""torch's global modes as a trace sees them: set for real while tracing, recorded in the graph, put back afterwards."""
+"""torch's global modes in a trace. They are set for real while tracing, recorded in the graph, and restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running statistics, which normalisations change in training though neither their schemas nor the tensors' version counters say so."""
+"""Finds running statistics that normalisations change in training, although neither their schemas nor the tensors' version counters show it."""
 
 from __future__ import annotations
 

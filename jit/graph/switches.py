@@ -1,4 +1,4 @@
-"""Settings of torch's that a trace only remembers: which ones the program has set, which operators they mean something for, what is left of them."""
+"""Settings of torch that a trace only keeps track of: which the program has set, which operators they affect, and what they are at the end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tokens: tensors with a number, by which operators of a graph get at what is no tensor of the graph.
+"""Tokens: tensors with a number, through which operators of a graph reach objects that aren't tensors of the graph.
 
-AOTAutograd saves a token for the backward pass like any other tensor; its memory holds what it stands for.
+AOTAutograd saves a token for the backward pass like any other tensor; its memory keeps the object alive that it stands for.
 """
 
 from __future__ import annotations

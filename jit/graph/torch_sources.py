@@ -1,4 +1,4 @@
-"""Sources as torch knows them: maps framejit's sources to `torch._guards.Source` objects, and back.
+"""Maps framejit's sources to `torch._guards.Source` objects, and back.
 
 AOTAutograd, Inductor and ShapeEnv take such objects, compare them, print their `.name`, pickle them into cache keys, and hand them
 back in the guards that they ask for. They never need to know what a framejit source is: it travels as the opaque `origin`.

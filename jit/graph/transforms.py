@@ -1,4 +1,4 @@
-"""Operators that run torch.func's transforms on a graph inside the graph: they close all levels that they open, whatever happens inside."""
+"""Operators that run torch.func's transforms on a graph inside the graph. They close all levels that they open, whatever happens inside."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The target of a node that launches a Triton kernel of the program's, and what is known of the kernel: which tensors it writes.
+"""The target of a node that launches one of the program's Triton kernels, and facts about the kernel: which tensors it writes.
 
-Triton needn't be installed: nothing of it is imported before a program has.
+Triton needn't be installed: nothing of it is imported before the program imports it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What depends on the data of tensors and is in the graph all the same: numbers out of tensors, and sizes, as unbacked symbols of the ShapeEnv.
+"""Numbers out of tensors, and sizes that depend on data, in graphs: they are unbacked symbols of the ShapeEnv.
 
-Nothing may be taken to be true of such a symbol that the graph doesn't check. The program says what is true with `torch._check`, which becomes a node at its
-place. An operator that would have to take something for true by itself (two sizes to be equal, a size not to be 1) breaks the trace.
+Nothing may be assumed about such a symbol that the graph doesn't check. The program states facts with `torch._check`, which becomes a node in its place. An
+operator that would have to assume something by itself (that two sizes are equal, or that a size isn't 1) breaks the trace.
 
-A fact, once it is learnt, can't be taken back from the ShapeEnv. So where an instruction is undone, all fakes are made again: with other symbols, of which
-only the nodes that are left say something.
+A fact that the ShapeEnv has learnt can't be undone. So if an instruction is undone, all fakes are made again, with other symbols, about which only the
+remaining nodes say something.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", 
 
 
 class TraceOfGraph(VM, Protocol):
-    """What is asked of the trace."""
+    """The part of the trace that this file needs."""
 
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
 
 
 class DataOfCall(Protocol):
-    """What is asked of what the trace knows of the data of its inputs."""
+    """The part of the trace's knowledge about its inputs' data that this file needs."""
 
     def note(self, node: fx.Node) -> None:
         """A node has been made that gives a number out of a tensor."""
@@ -95,7 +95,7 @@ class DataOfCall(Protocol):
 
 
 class GraphOfNumbers(Protocol):
-    """What is asked of the graph."""
+    """The part of the graph that this file needs."""
 
     fakes: Fakes
 

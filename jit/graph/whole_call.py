@@ -1,4 +1,4 @@
-"""The target of a node that calls a function of the program's as a whole: tensors go in and out, whatever they are in for the function."""
+"""The target of a node that calls one of the program's functions as a whole. The node takes and returns tensors; the function gets its own structures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that have their data in others, as far as the trace has met them: wrappers, distributed tensors, and jagged nested ones with their sizes."""
+"""Keeps track of tensors in a trace that have their data in others: wrappers, distributed tensors, and jagged nested tensors with their sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BESIDE_NESTED = breaks.TensorSubclass("NestedTensor or MaskedTensor, beside tens
 
 
 class GraphOfWrappers(Protocol):
-    """What is asked of the graph."""
+    """The part of the graph that this file needs."""
 
     trail: Trail
     demands: GraphDemands

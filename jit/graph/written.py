@@ -1,7 +1,7 @@
-"""What the nodes of a graph write to, as far as versions of fakes don't say it.
+"""Finds writes of a graph's nodes that the versions of fakes don't show.
 
-A tensor's version counts what is written to it by itself and by its views. `x.data` has a version of its own, running statistics are written to without
-being counted, and what an inner graph writes in such a way happens when the node that runs it runs.
+A tensor's version counts writes to it and to its views. But `x.data` has a separate version, writes to running statistics aren't counted, and such writes in an
+inner graph happen when the node runs that runs the inner graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fake tensors of zeros that nobody has computed, which forward-mode differentiation makes for tangents: torch loses them in some of its views."""
+"""Handles fake zero tensors without memory, which forward-mode differentiation makes for tangents, and which torch loses in some of its views."""
 
 from __future__ import annotations
 
