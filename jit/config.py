@@ -1,4 +1,4 @@
-"""Configuration: one frozen dataclass of documented options, read from the environment once, replaced as a whole."""
+"""Configuration: one frozen dataclass of documented options, which is read from the environment once, and only replaced as a whole."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from framejit.errors import ConfigError, UnknownOption, suggestion
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 PREFIX = "FRAMEJIT_"
-"""What all environment variables of ours begin with."""
+"""The prefix of all environment variables of framejit's."""
 CHECKS = frozenset({"compile", "guards", "results", "shapes"})
 """The checks that the option `check` may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Options of framejit. `current()` gives the ones in force, `replace()` changes them for a `with` block.
+    """The options of framejit. `current()` returns those in force, and `replace()` changes them for a `with` block.
 
-    Each is set by an environment variable: FRAMEJIT_ and its name in capital letters.
+    Each option is set by an environment variable: FRAMEJIT_ and its name in capital letters.
     """
 
     strict: bool = False
     """Raise framejit's own internal errors instead of running the frame uncompiled."""
     disable: bool = False
-    """Compile nothing: decorated functions run uncompiled (TORCH_COMPILE_DISABLE does so too)."""
+    """Compile nothing: decorated functions run uncompiled. TORCH_COMPILE_DISABLE has the same effect."""
     logs: str = ""
     """Comma-separated log names, `+name` for more and `-name` for less."""
     logs_out: str = ""
-    """A file that the logs are appended to, in place of stderr."""
+    """A file to which the logs are appended, instead of stderr."""
     backend: str = "inductor"
-    """The backend of `compile()` where none is given."""
+    """The backend that `compile()` uses if none is given."""
     recompile_limit: int = 8
-    """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches
-    runs uncompiled."""
+    """The most entries of a compiled function, or of one module if its first argument is a module. After that, a call that no entry matches runs
+    uncompiled."""
     accumulated_recompile_limit: int = 256
-    """Entries of a compiled function for all modules that it is called with together; beyond it a call that no entry matches runs uncompiled."""
+    """The most entries of a compiled function for all modules that it is called with together. After that, a call that no entry matches runs uncompiled."""
     cause_limit: int = 256
-    """Entries that may differ in what one and the same guard expects. Lower than recompile_limit, it keeps room for other differences; as
-    it is, the other limits are reached first."""
+    """The most entries of a function that are made because the same guard failed. If it is lower than recompile_limit, it leaves room for other causes. With
+    its default, the other limits are reached first."""
     fail_on_recompile: bool = False
-    """Raise RecompileError where a function would be compiled once more."""
+    """Raise RecompileError if a function would be compiled again."""
     fail_on_recompile_limit: bool = False
-    """Raise RecompileError where a limit is reached, instead of running the call uncompiled."""
+    """Raise RecompileError if a limit is reached, instead of running the call uncompiled."""
     inline_depth_limit: int = 200
-    """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
+    """The depth of inlined calls at which tracing stops. The default is well below Python's own recursion limit."""
     unroll_limit: int = 100_000
-    """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
+    """The number of loop iterations in one trace after which tracing stops, so that a loop that never ends doesn't hang the compiler."""
     automatic_dynamic: bool = True
-    """Take sizes and numbers that vary from call to call as symbols, for functions compiled with dynamic=None."""
+    """Make sizes and numbers that vary from call to call symbols, in functions compiled with dynamic=None."""
     profile: str = ""
-    """A file written by `save_profile`: which sizes and numbers have varied in an earlier process."""
+    """A file written by `save_profile`, which says what sizes and numbers have varied in an earlier process."""
     check: str = ""
-    """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,
-    new guards and models of C functions included; `guards`: on each call, the native verdict of each entry against the guards' Python
-    reference; `results`: results and mutations of calls against eager runs on copied arguments; `shapes`: that the guards on symbolic sizes
-    imply all that the trace has assumed of them, by z3."""
+    """Checks of framejit itself, separated by commas, in functions compiled from now on. `compile` checks invariants while compiling, including new guards and
+    models of C functions. `guards` compares, on each call, the native guards of each entry with their Python reference. `results` compares results and
+    mutations of calls with eager runs on copied arguments. `shapes` proves with z3 that the guards on symbolic sizes imply everything that the trace has
+    assumed about them."""
     check_every: int = 1
-    """Of how many calls of a function `check="results"` runs one eagerly too."""
+    """`check="results"` runs one of this many calls of a function eagerly too."""
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -85,7 +85,7 @@ class Config:
 
 
 def told(name: str) -> str:
-    """An option as messages name it: by both its names."""
+    """The text with which messages name an option: its name, and its environment variable."""
     return f"option {name!r} (environment variable {PREFIX}{name.upper()})"
 
 
@@ -109,9 +109,9 @@ def _parse(variable: str, text: str, kind: type) -> Any:
 
 
 def from_environment(environ: Mapping[str, str], complain: Callable[[str], object] | None = None) -> Config:
-    """The configuration that `environ` asks for; of two variables for one boolean, either switches it on.
+    """The configuration that the variables in `environ` set. If a boolean has two variables, either switches it on.
 
-    A value that can't be used is ignored, and `complain` is called with a sentence about it. Raises ConfigError for it where nobody takes complaints.
+    A wrong value is ignored, and `complain` is called with a sentence about it. Without `complain`, this raises ConfigError.
     """
     values: dict[str, Any] = {}
     for name, variables in _ENVIRONMENT.items():
@@ -129,7 +129,7 @@ def from_environment(environ: Mapping[str, str], complain: Callable[[str], objec
 
 
 def misspelt(environ: Mapping[str, str]) -> list[str]:
-    """A warning for each variable in `environ` that nothing reads, but whose name is nearly that of one that is read."""
+    """A warning for each variable in `environ` that isn't read, but whose name is similar to that of one that is."""
     known = [variable.removeprefix(PREFIX) for variables in _ENVIRONMENT.values() for variable in variables if variable.startswith(PREFIX)]
     unknown = [variable for variable in environ if variable.startswith(PREFIX) and variable.removeprefix(PREFIX) not in known]
     near = [(variable, difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=0.75)) for variable in sorted(unknown)]
@@ -138,7 +138,7 @@ def misspelt(environ: Mapping[str, str]) -> list[str]:
 
 _DEFAULT = Config()
 complaints: list[str] = []
-"""What is wrong with the variables of this process: `framejit.logs` warns of it, once it can."""
+"""Sentences about wrong environment variables of this process. `framejit.logs` shows them as warnings when it is imported."""
 _base: Config = from_environment(os.environ, complaints.append)
 _replaced: ContextVar[Config | None] = ContextVar("framejit_config", default=None)
 

@@ -1,8 +1,8 @@
-"""What the running program has told the tracer: a stack of settings per context, pushed by `with` blocks and decorated calls.
+"""The directives in force: a stack of settings for each context, to which `with` blocks and decorated calls push.
 
-The settings are a tuple of (kind, value), outermost first, so that traces can hold, guard and restore them as one value. A trace keeps
-its own copy (`VM.directives`) and makes it real where a call is split; what a call has pushed then stands above a mark of that call
-(CALL, number), by which it is told apart from what was in force around the call.
+The settings are a tuple of (kind, value), outermost first, so that traces can hold, guard and restore them as one value. A trace has its own copy
+(`VM.directives`) and puts it in force where a call is split. The settings that the call has pushed are then above a mark of that call (CALL, number), which
+separates them from those that were in force around the call.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CURRENT: ContextVar[Directives] = ContextVar("framejit_directives", default=())
 
 
 def push(kind: str, value: bool) -> None:
-    """A region begins."""
+    """Begin a region: push its setting."""
     CURRENT.set((*CURRENT.get(), (kind, value)))
 
 
 def pop() -> None:
-    """The innermost region ends."""
+    """End the innermost region."""
     CURRENT.set(popped(CURRENT.get()))
 
 
@@ -59,7 +59,7 @@ def mark_of(directives: Directives, call: int) -> int | None:
 
 
 def made_real(before: Directives, now: Directives, call: int) -> Directives:
-    """What a split call leaves in force: what it has pushed itself stands above its mark. `before`: as it was when the trace began."""
+    """The settings that a split call leaves in force: those that it has pushed itself are above its mark. `before`: the settings when the trace began."""
     if mark_of(now, call) is not None or len(now) <= len(before) or now[: len(before)] != before:
         return now
     return (*before, (CALL, call), *now[len(before) :])
@@ -77,7 +77,8 @@ def innermost(directives: Directives, kind: str) -> bool | None:
 
 
 def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph: bool) -> bool | None:
-    """Whether a graph break is an error now: what the call itself says, else `fullgraph`, else what is said around it; None: nothing."""
+    """Whether a graph break is an error now. A setting of the call itself decides; otherwise `fullgraph`; otherwise a setting around the call. None if there is
+    none."""
     mark = mark_of(now, call)
     own = now[mark:] if mark is not None else now[len(before) :]
     inside = innermost(own, ERROR)
@@ -87,11 +88,11 @@ def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph:
 
 
 def is_disabled(function: Any) -> bool:
-    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
+    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`, so that it isn't compiled."""
     return isinstance(function, FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))
 
 
 def untraced(function: F) -> F:
-    """A function of framejit's that the program may call: a trace stops at the call, for framejit does not compile itself."""
+    """Mark a function of framejit's that the program may call. A trace stops at the call, since framejit does not compile itself."""
     setattr(function, DISABLED, "framejit does not compile itself")
     return function

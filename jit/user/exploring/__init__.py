@@ -1,1 +1,1 @@
-"""How valid_inputs() explores a program: a file for each part."""
+"""The parts of valid_inputs(), which explores a program."""

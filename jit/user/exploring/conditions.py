@@ -1,4 +1,4 @@
-"""What the guards of an entry say of the sizes and ints that vary: conditions, as text and as expressions of sympy."""
+"""Reads the conditions on varying sizes and ints from the guards of an entry, as text and as sympy expressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from framejit.user.exploring.regions import symbols_of
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a region. `about_strides`: it is about numbers that follow from sizes in contiguous tensors."""
+    """One condition of a region. `about_strides`: it is about strides, which follow from the sizes in contiguous tensors."""
 
     text: str
     expression: Any
@@ -32,7 +32,7 @@ class Condition:
 
 
 def without_implied(conditions: Sequence[Condition]) -> list[Condition]:
-    """The conditions, but for those about strides, and bounds of what is equal to something else, that follow from the others."""
+    """The conditions without those that follow from others: conditions about strides, and bounds of numbers that equal another number."""
     equal = {symbol for known in conditions if isinstance(known.expression, sympy.Eq) for symbol in known.expression.free_symbols}
     kept = list(conditions)
     for condition in conditions:
@@ -44,7 +44,7 @@ def without_implied(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 def position_of(source: Source | None) -> Position | None:
-    """Where a path leads in the frame's arguments, through lists, tuples and dicts; None for other paths."""
+    """The position in the frame's arguments to which a path leads, through lists, tuples and dicts; None for other paths."""
     steps: list[Any] = []
     while isinstance(source, (Index, Item)):
         steps.append(source.payload)
@@ -53,7 +53,7 @@ def position_of(source: Source | None) -> Position | None:
 
 
 class Conditions:
-    """Reads off the guards of an entry what they demand of what varies. `unfollowed`: guards that may be about it, by paths that aren't known here."""
+    """Reads from the guards of an entry what they demand of the varying sizes and ints. `unfollowed`: guards that may be about these, by unknown paths."""
 
     def __init__(self, example: ExampleInputs, call: Call, tensors: Sequence[torch.Tensor], ints: Mapping[Position, str]) -> None:
         self.symbols = symbols_of(example)

@@ -1,4 +1,4 @@
-"""Arguments of a call in which some sizes of tensors, and some ints, are to vary: what each is called, where it is found, and how others are made."""
+"""`ExampleInputs`, the arguments of a call in which some sizes and ints vary: their names, their positions, and how to make others like them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from framejit.errors import BadArgument, suggestion
 from framejit.guards.dynamic import RANGES, STATIC_MARK, marks
 
 Position = tuple[Any, ...]
-"""Where a value is among the arguments of a call: the number or the name of the argument, then indices and keys."""
+"""The position of a value among the arguments of a call: the number or the name of the argument, then indices and keys."""
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class VaryingTensor:
-    """An argument with sizes that vary. `name`: what it is called; `symbols`: by dimension, what its size is called."""
+    """A tensor among the arguments with sizes that vary. `name`: the name of the tensor; `symbols`: the names of its varying sizes, by dimension."""
 
     name: str
     example: torch.Tensor
@@ -34,7 +34,7 @@ class VaryingTensor:
 
 @dataclass(frozen=True)
 class VaryingInt:
-    """An int among the arguments that varies. `symbol`: what it is called."""
+    """An int among the arguments that varies. `symbol`: its name."""
 
     example: int
     positions: tuple[Position, ...]
@@ -42,13 +42,13 @@ class VaryingInt:
 
 
 class ExampleInputs:
-    """The arguments of an example call, and what varies in them.
+    """The arguments of an example call, and the sizes and ints that vary in them.
 
     Attributes:
-        args, kwargs: of the example.
-        tensors, ints: what varies. A tensor that is given several times is one.
-        sizes: what varies, by what it is called, with its value in the example: "x.size(0)", "n".
-        bounds: the least and the largest value of each, None where there is none. Sizes that carry a mark of `mark_dynamic` have its range.
+        args, kwargs: the arguments of the example.
+        tensors, ints: the tensors with varying sizes, and the varying ints. A tensor that is given several times counts once.
+        sizes: the varying sizes and ints by name ("x.size(0)", "n"), with their values in the example.
+        bounds: the smallest and the largest value of each; None if there is no bound. Sizes that `mark_dynamic` has marked have its range.
     """
 
     def __init__(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Any) -> None:
@@ -80,13 +80,13 @@ class ExampleInputs:
         return self.args[argument] if isinstance(argument, int) else self.kwargs[argument]
 
     def elements(self, sizes: Mapping[str, int]) -> int:
-        """How many elements the tensors that vary have together."""
+        """The number of elements that the tensors with varying sizes have together."""
         return sum(math.prod(tensor.shape(sizes)) for tensor in self.tensors)
 
     def make(self, sizes: Mapping[str, int], seed: int = 0) -> tuple[Arguments, list[torch.Tensor]]:
         """Arguments with these sizes, and the tensors of `tensors` among them.
 
-        What varies is made again, other tensors and lists, tuples and dicts are copied, and everything else is the example's own.
+        Tensors with varying sizes are new, other tensors and lists, tuples and dicts are copied, and everything else is the example's own.
         """
         generator = torch.Generator().manual_seed(seed)
         made = [tensor_like(tensor.example, tensor.shape(sizes), generator) for tensor in self.tensors]

@@ -1,4 +1,4 @@
-"""All regions of a program: compile for some sizes, read the conditions off the guards, and go on with sizes that fail one of them."""
+"""Finds all regions of a program: it compiles for some sizes, reads the conditions from the guards, and continues with sizes that fail one of them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from framejit.user.exploring.regions import (
 )
 
 SECONDS_FOR_DISTINCTIONS = 1.0
-"""What z3 gets to find out which conditions tell all regions apart."""
+"""The time that z3 gets to find out which conditions tell all regions apart."""
 
 
 def explore(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Any, max_regions: int, seconds: float) -> ExploredInputs:
-    """See `valid_inputs`."""
+    """Explore a program; see `valid_inputs`, which checks the arguments."""
     deadline = time.monotonic() + seconds
     example = ExampleInputs(target, args, kwargs, dynamic)
     if not holds(bounds_of(example), example.sizes):
@@ -71,7 +71,8 @@ def explore(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic:
 
 
 def region_of(program: Program, assumed: Sequence[Any], sizes: Sizes) -> tuple[InputRegion, list[str]]:
-    """The region that inputs of these sizes are in, and what isn't known of it. `assumed`: what holds for inputs in no other region."""
+    """The region that contains inputs of these sizes, and texts about what isn't known about it. `assumed`: conditions that hold for inputs in no other
+    region."""
     found, example = program.compile(sizes), program.example
     symbols = symbols_of(example)
     conditions = found.conditions
@@ -92,13 +93,13 @@ def region_of(program: Program, assumed: Sequence[Any], sizes: Sizes) -> tuple[I
 
 
 def told_error(error: Exception, frames: Sequence[UserFrame]) -> RaisedError:
-    """An error as data, with the innermost frame that is no library's."""
+    """An error as data, with the innermost frame that isn't a library's."""
     own = [frame for frame in frames if not is_library_file(frame.filename)] or frames
     return RaisedError(type(error), str(error), own[-1] if own else None)
 
 
 def with_distinctions(regions: Sequence[InputRegion]) -> tuple[InputRegion, ...]:
-    """The regions, each with what tells it from the others."""
+    """The regions, each with the conditions that tell it from the others."""
     sets = []
     for region in regions:
         counts = {symbol: (0, None) for symbol in region.symbols.values() if symbol.is_nonnegative}

@@ -1,4 +1,4 @@
-"""The program that is explored: compiled for one set of sizes after the other without being run, and run uncompiled."""
+"""`Program`, the program that is explored: it is compiled for one set of sizes after another without being run, and run uncompiled."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from framejit.user.exploring.regions import Sizes
 
 
 class NotRun(FramejitError):
-    """A call has been compiled, which was all that was wanted of it."""
+    """Signal: a call has been compiled, and must not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenSizes(Dynamic):
-    """The sizes and ints that are to vary. `tensors`: dimensions, by the tensor's id; `ints`: positions in the frame's arguments."""
+    """The sizes and ints that vary. `tensors`: dimensions, by the tensor's id; `ints`: positions in the frame's arguments."""
 
     tensors: Mapping[int, frozenset[int]] = field(default_factory=dict)
     ints: frozenset[Position] = frozenset()
@@ -52,9 +52,9 @@ class ChosenSizes(Dynamic):
 
 
 class PrivateCompiler(Compiler):
-    """Compiles each call of a function again, as the example says what varies, and never lets it run. `bound`: arguments in front of the call's own.
+    """Compiles each call of a function again, with symbols for the sizes and ints that vary, and never lets it run.
 
-    `compiled`: the last call, with its entry; None where none was made.
+    `bound`: the number of arguments before the call's own. `compiled`: the last call, with its entry; None if none was made.
     """
 
     def __init__(self, options: Options, example: ExampleInputs, bound: int) -> None:
@@ -84,7 +84,7 @@ class PrivateCompiler(Compiler):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What compiling one call has found. `conditions`: None where the guards don't say for which calls it holds."""
+    """The result of compiling one call. `conditions` is None if the guards don't say for which calls the result holds."""
 
     conditions: tuple[Condition, ...] | None
     graphs: tuple[fx.GraphModule, ...]
@@ -114,7 +114,7 @@ def privately(compilers: list[PrivateCompiler], example: ExampleInputs, bound: i
 
 
 class Program:
-    """The program: compiled for one set of sizes after the other, and run uncompiled."""
+    """The program that is explored. It can be compiled for sizes, without being run, and run uncompiled."""
 
     def __init__(self, target: Any, example: ExampleInputs) -> None:
         self.target = target
@@ -155,7 +155,7 @@ class Program:
         return Found(tuple(conditions.of(entry.spec.guards)), tuple(self._graphs), stopped, at, tuple(conditions.unfollowed))
 
     def run(self, sizes: Sizes) -> Exception | None:
-        """Run the program uncompiled; the error that it raises."""
+        """Run the program uncompiled, and return the error that it raises, or None."""
         (args, kwargs), _ = self.example.make(sizes)
         seeds = random_state()
         disabled = set_thread_disabled(True)
@@ -170,7 +170,7 @@ class Program:
 
 
 def why_stopped(notes: Sequence[FrameNote]) -> tuple[str, UserFrame | None]:
-    """Why a trace has stopped, and where; empty and None where it has come to the end."""
+    """Why and where a trace has stopped; an empty text and None if it has reached the end."""
     for note in notes:
         reason, stack = (note.broke.reason, note.broke.stack) if note.broke is not None else (note.fallback, note.fallback_stack)
         if reason is not None:

@@ -1,4 +1,4 @@
-"""Regions of inputs, as valid_inputs() gives them: conditions on sizes and ints, examples, and what the program does there."""
+"""`InputRegion` and `ExploredInputs`, the results of valid_inputs(): conditions on sizes and ints, examples, and what the program does there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from framejit.guards.shape_values import value_of
 from framejit.user.exploring.example_inputs import Arguments, ExampleInputs
 
 Sizes = Mapping[str, int]
-"""Sizes and ints by what they are called: "x.size(0)", "n"."""
+"""Sizes and ints by name: "x.size(0)", "n"."""
 MOST_ELEMENTS = 1 << 24
-"""Elements of all tensors that vary: inputs with more are not made."""
+"""The most elements of all tensors with varying sizes: inputs with more elements are not made."""
 SECONDS_FOR_SIZES = 2.0
-"""What z3 gets to find one set of sizes."""
+"""The time that z3 gets to find one set of sizes."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class RaisedError:
 
 @dataclass(frozen=True)
 class InputRegion:
-    """Inputs for which a program goes one way.
+    """A set of inputs for which a program takes one path.
 
     Attributes:
-        conditions: what holds for them, as Python: "x.size(0) >= 2". Sizes are not negative.
-        guards: the conditions as sympy has them, over the symbols in `symbols`.
-        distinctions: those of the conditions that tell the region from the others that were found.
-        sizes: the smallest sizes and ints in it, of those that were still unexplored when it was found.
-        graphs: what was compiled: one graph, or none where there is nothing to compute.
-        error: what the program raises for the smallest inputs; None where it returns.
-        stopped: why and where tracing has stopped, so that the program may go several ways from there; empty where it was followed to its end.
+        conditions: the conditions on the inputs, as Python expressions: "x.size(0) >= 2". Sizes are never negative.
+        guards: the conditions as sympy expressions, over the symbols in `symbols`.
+        distinctions: those conditions that tell the region from the others that were found.
+        sizes: the smallest sizes and ints in the region, among those that were still unexplored when it was found.
+        graphs: the graphs that were compiled: one, or none if there is nothing to compute.
+        error: the error that the program raises for the smallest inputs; None if it returns.
+        stopped: why and where tracing has stopped, so that the program may take several paths from there; empty if it was traced to its end.
     """
 
     conditions: tuple[str, ...]
@@ -98,14 +98,14 @@ class InputRegion:
 
 @dataclass(frozen=True)
 class ExploredInputs(Sequence[InputRegion]):
-    """The regions that were found, the example's first. `unexplored`: what isn't known, as text; empty where the regions hold all inputs."""
+    """The regions that were found; the example's comes first. `unexplored`: texts about what isn't known; empty if the regions contain all inputs."""
 
     regions: tuple[InputRegion, ...]
     unexplored: tuple[str, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether all inputs are in a region, and each was followed to its end."""
+        """Whether all inputs are in a region, and each region was traced to its end."""
         return not self.unexplored
 
     def __getitem__(self, index: Any) -> Any:
@@ -137,7 +137,7 @@ def bounds_of(example: ExampleInputs) -> list[Any]:
 
 
 def holds(conditions: Iterable[Any], sizes: Sizes) -> bool:
-    """Whether Python finds conditions true; what can't be computed isn't."""
+    """Whether conditions are true when Python evaluates them. A condition that can't be computed counts as false."""
     try:
         return all(value_of(condition, sizes) for condition in conditions)
     except (ArithmeticError, ValueError):

@@ -1,1 +1,1 @@
-"""How export() captures a program and lowers it: a file for each part."""
+"""The parts of export(): capturing a program as a graph, and lowering it."""

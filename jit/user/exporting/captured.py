@@ -1,4 +1,4 @@
-"""One call of a program as one graph: captured without running an operator, with what its inputs and results are."""
+"""Captures one call of a program as one graph, without running an operator, and notes what the graph's inputs and the call's results are."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class CapturedCall:
-    """What a call has come to.
+    """A captured call.
 
     Attributes:
-        graph: the graph; None where nothing is computed.
-        inputs: what its placeholders take: arguments by number among the leaves of `(args, kwargs)`, sizes of them, parameters and buffers by name, constants.
+        graph: the graph; None if nothing is computed.
+        inputs: what its placeholders take: arguments by number among the leaves of `(args, kwargs)`, their sizes, parameters and buffers by name, constants.
         leaves, structure: the result.
-        conditions: what the trace rests on, of sizes that vary.
-        sizes: the symbols in them, each with the leaf of the arguments and the dimension that it is the size of.
+        conditions: the conditions on varying sizes on which the trace depends.
+        sizes: the symbols in them, each with the leaf of the arguments and the dimension whose size it is.
     """
 
     graph: fx.GraphModule | None
@@ -68,7 +68,7 @@ class RunningCompiler(PrivateCompiler):
 
 
 class Recorder:
-    """A backend that keeps the graph, and in whose place gives tensors that stand for its outputs: what runs around it is Python alone."""
+    """A backend that keeps the graph, and returns stand-ins for its outputs instead of running it, so that only the Python code around it runs."""
 
     def __init__(self) -> None:
         self.graph: fx.GraphModule | None = None

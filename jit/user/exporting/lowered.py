@@ -1,4 +1,4 @@
-"""From a captured call to torch's ExportedProgram: a module around the graph, which checks what the trace rests on, and which torch.export lowers."""
+"""Turns a captured call into torch's ExportedProgram: a module around the graph checks the trace's assumptions, and torch.export lowers the module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKING = (torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)
 
 
 def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
-    """See `framejit.export`."""
+    """Export a program; see `framejit.export`, which checks the arguments."""
     call = captured(target, args, kwargs, symbolic(signature_of(target), args, kwargs, dynamic_shapes))
     if call.graph is not None:
         refuse(call.graph)
@@ -37,10 +37,10 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
 
 
 def refuse(captured: fx.GraphModule) -> None:
-    """Stop at what torch.export lowers wrongly.
+    """Raise Unsupported for operators that torch.export lowers wrongly.
 
-    Some transforms of torch.func's become graphs which compute with fake tensors of its own (seen in torch 2.15). Of packed sequences it has wrong sizes,
-    or goes through the lengths, of which it has no data (seen in torch 2.13).
+    Some transforms of torch.func become graphs that compute with torch.export's own fake tensors (seen in torch 2.15). For packed sequences it computes wrong
+    sizes, or needs the data of the lengths, which it doesn't have (seen in torch 2.13).
     """
     for node in [node for module in captured.modules() if isinstance(module, fx.GraphModule) for node in module.graph.nodes]:
         if getattr(node.target, "__module__", None) == TRANSFORMS and node.target.__name__ in NOT_LOWERED:  # type: ignore[union-attr]
