@@ -77,10 +77,10 @@ class OperatorGraph(Protocol):
         """The innermost transform of torch.func's inside of which the trace is, by name."""
 
     def keeps(self, node: fx.Node) -> bool:
-        """Whether the node is there for what it changes."""
+        """Whether the node must stay because it changes something."""
 
     def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
-        """The instruction of the program that has made a node; None for an item of an operator's results."""
+        """The instruction of the program that made a node; None for an item of an operator's results."""
 
 
 def is_lost_if_sparse(tensor: torch.Tensor) -> bool:
@@ -108,7 +108,7 @@ class AutogradNode:
         self.repeating: tuple[Repeating, ...] = ()
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
-        """Check an operator and its arguments; gives what its change of arguments will be compared with."""
+        """Check an operator and its arguments before it runs. Returns a snapshot with which `after` compares the arguments."""
         vm = self._graph.vm
         if any(is_lost_if_sparse(fake) for fake in fakes):
             vm.unsupported(TAKES_SPARSE)
@@ -128,7 +128,7 @@ class AutogradNode:
         return TensorSnapshot.of(fakes, self._graph.input_fakes()) if changes else None
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
-        """Check what an operator has done to fakes, and its result."""
+        """Check the changes that an operator has made to fakes, and its result."""
         if any(is_lost_if_sparse(tensor) for tensor in tensors_of(result)):
             self._graph.vm.unsupported(MAKES_SPARSE)
         if any(is_masked(type(tensor)) and tensor.requires_grad for tensor in tensors_of(result)):
@@ -150,9 +150,9 @@ class AutogradNode:
             self._graph.vm.trail.log(self._leaves.pop)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
-        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated, and what autograd says then.
+        """Check the outputs of the graph. Returns the indices of outputs that require a gradient but can't be differentiated, with autograd's error message.
 
-        Raises RestartWith where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
+        Raises RestartWith if other outputs can be differentiated, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
         """
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_made_leaves(fakes)
@@ -174,7 +174,7 @@ class AutogradNode:
         return spent
 
     def _check_views_of_distributed(self, outputs: Sequence[fx.Node]) -> None:
-        """AOTAutograd makes views of inputs that leave the graph by an operator that distributed tensors don't have."""
+        """Break for views of distributed inputs that leave the graph: AOTAutograd makes them with an operator that distributed tensors don't have."""
         made = [node for node in outputs if node.op != "placeholder" and is_distributed(type(node.meta["example_value"]))]
         outside = memory_of(fake for fake in self._graph.input_fakes() if is_distributed(type(fake))) if made else set()
         for node in made:
@@ -183,16 +183,16 @@ class AutogradNode:
                 self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,"))
 
     def listened_to(self, obj: TensorObject) -> None:
-        """The present instruction puts a hook on the gradient of this tensor."""
+        """Note that the present instruction registers a hook on the gradient of this tensor."""
         self._listened.append((obj, self._graph.vm.place()))
         self._graph.vm.trail.log(self._listened.pop)
 
     def repeats(self, repeating: Repeating) -> None:
-        """The present instruction has a backward pass change statistics once more."""
+        """Note that the present instruction makes a backward pass change statistics again."""
         self._graph.vm.trail.set(self, "repeating", (*self.repeating, repeating))
 
     def differentiable_once(self, node: fx.Node) -> None:
-        """The results of this node can be differentiated, but not twice, though the program's could."""
+        """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""
         self._once.append(node)
         self._graph.vm.trail.log(self._once.pop)
 
@@ -218,7 +218,7 @@ class AutogradNode:
             self._make_natively(made, breaks.NotInsideAutogradNode(what))
 
     def asked_for_history(self, obj: TensorObject) -> None:
-        """The program asks which operator has made this tensor: a restart leaves that operator to native code."""
+        """Handle a question of the program about the operator that made this tensor: a restart leaves that operator to native code."""
         if obj.source is None and not self._graph.is_inner():
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 

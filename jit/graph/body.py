@@ -156,20 +156,20 @@ class Body:
         self.fx.erase_node(node)
 
     def numbers(self) -> set[Any]:
-        """The symbols of the numbers that nodes of this graph give."""
+        """The symbols of the numbers that nodes of this graph compute."""
         return {symbol for node in self.notes for symbol in node.meta.get("unbacked_bindings", ())}
 
     def keep(self, node: fx.Node) -> None:
-        """The node does something besides its result: it stays even if nobody uses that."""
+        """Note that a node does something besides computing its result, so that it stays even if the result isn't used."""
         self._kept.add(node)
 
     @property
     def kept(self) -> set[fx.Node]:
-        """The nodes that do something besides their results."""
+        """The nodes that do something besides computing their results."""
         return self._kept
 
     def attach(self, module: fx.GraphModule) -> fx.Node:
-        """A node that gives a finished inner graph, as an argument of the operator that runs it."""
+        """Make a node for a finished inner graph, which is an argument of the operator that runs it."""
         name = f"inner_{len(self.modules)}"
         self.modules[name] = module
         self._trail.log(self.modules.pop, name)
@@ -216,7 +216,7 @@ class Body:
         return not self.transform.records and any(getattr(outer.meta["example_value"], "requires_grad", False) for outer in self.lifted)
 
     def _seen_inside(self, example: Any) -> Any:
-        """What stands in this graph for a value of the graph around it."""
+        """The node or number that represents a value of the outer graph in this graph."""
         return without_record(example) if self.transform is not None and isinstance(example, torch.Tensor) else example
 
     def changes_arguments(self) -> bool:
@@ -242,7 +242,7 @@ class Body:
         return not memory_of(written).isdisjoint(memory_of(node.meta["example_value"] for node in self._versions))
 
     def refresh_lifted(self) -> None:
-        """Take over the fakes of what is lifted, which have been made again."""
+        """Take over the fakes of lifted nodes after they were made again."""
         for outer, placeholder in self.lifted.items():
             placeholder.meta["example_value"] = self._seen_inside(outer.meta["example_value"])
             if outer in self._versions:

@@ -194,7 +194,7 @@ class GraphBuilder:
     # Inputs.
 
     def know(self, number: NumberObject) -> None:
-        """Rest on the value of a number."""
+        """Guard the value of a number, so that the trace may depend on it."""
         number.constant(self.vm)
 
     def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
@@ -202,7 +202,7 @@ class GraphBuilder:
         return self.inputs.of_tensor(source, tensor)
 
     def number_input(self, number: NumberObject) -> fx.Node:
-        """The placeholder of a symbolic number that is read off the call."""
+        """The placeholder of a symbolic number that is read from the call."""
         return self.inputs.of_number(number)
 
     def input_fakes(self) -> list[torch.Tensor]:
@@ -214,7 +214,7 @@ class GraphBuilder:
         self.wrappers.holds_lengths(obj)
 
     def size_node(self, obj: TensorObject, dim: int, size: Any) -> fx.Node:
-        """The node that gives a size of a tensor."""
+        """The node that computes a size of a tensor."""
         return self._node("call_method", "size", (self._argument(obj), dim), EMPTY, size)
 
     def item_node(self, node: fx.Node, index: Any, item: Any) -> fx.Node:
@@ -231,7 +231,7 @@ class GraphBuilder:
 
     @contextlib.contextmanager
     def in_graph_of(self, nodes: Sequence[fx.Node]) -> Iterator[None]:
-        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
+        """Inside the block, operators go into the innermost graph that has one of these nodes, or into the outermost if none has."""
         self.refresh()  # of all graphs, also of those inside that one
         inner = self.body
         while self.body.outer is not None and not any(node.graph is self.body.fx for node in nodes):
@@ -252,7 +252,7 @@ class GraphBuilder:
 
     @property
     def is_one_autograd_node(self) -> bool:
-        """Whether AOTAutograd makes what runs of the graph."""
+        """Whether the graph is compiled by AOTAutograd, so that autograd sees it as one node."""
         return self.autograd_node is not None
 
     def is_inner(self) -> bool:
@@ -273,7 +273,7 @@ class GraphBuilder:
         transform: Transforming | None = None,
         is_backward: bool = False,
     ) -> None:
-        """What is traced from here on goes into a graph of its own, until `end_inner`. The arguments: see Body."""
+        """Begin an inner graph, into which operators go until `end_inner`. The arguments are those of Body."""
         self._has_inner = True
         self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, takes_numbers, transform, is_backward))
 
@@ -301,12 +301,12 @@ class GraphBuilder:
         return (transforming.name for _, transforming in transforms_of(self.body))
 
     def refuse_transformed(self, what: str) -> None:
-        """Stop the trace at what means something else where the whole call is inside a transform of the program's."""
+        """Stop the trace at an operation that has another meaning if the whole call is inside one of the program's transforms."""
         if self.outermost.transform is not None:
             self.vm.unsupported(breaks.InsideTransform(self.outermost.transform.name, f"and {what} inside of it"))
 
     def check_record(self, obj: TensorObject) -> None:
-        """The program asks what autograd knows of a tensor: inside a transform that may be more than the fake's."""
+        """Stop the trace if the program asks for a tensor's autograd record inside a transform, where the fake's record may be incomplete."""
         body: Body | None = self.body
         while body is not None and body.fx is not obj.node.graph:
             body = body.outer
@@ -315,7 +315,7 @@ class GraphBuilder:
             self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:
-        """End the inner graph, which gives these values. Raises NotConstant if one of them can be no output of a graph."""
+        """End the inner graph with these values as outputs. Raises NotConstant if one of them can't be an output of a graph."""
         body = self.body
         assert body.outer is not None
         end = body.fx.output(tuple([self._argument(output) for output in outputs]))
@@ -371,7 +371,7 @@ class GraphBuilder:
         return node
 
     def result_of(self, node: fx.Node) -> Object:
-        """What a node gives."""
+        """The Object of a node's result."""
         return self.results.wrap(node.meta["example_value"], node, node.name)
 
     def nodes_of(self, values: Iterable[Object]) -> tuple[Any, ...]:
@@ -390,7 +390,7 @@ class GraphBuilder:
         return result
 
     def _check_hooks(self, target: Callable[..., Any] | str) -> None:
-        """An operator has entered the graph, which may have saved tensors by hooks of the program's."""
+        """Check an operator that has entered the graph and may have saved tensors with the program's hooks."""
         if self.modes.current.hooks is not None:
             self.modes.current.hooks.check(target)
 
@@ -449,7 +449,7 @@ class GraphBuilder:
         return self.results.wrap(result, node, name)
 
     def _with_switches(self, target: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
-        """An operator that runs with settings as the program has set them."""
+        """An operator that runs under the settings that the program has set."""
         if self.is_one_autograd_node:
             self.vm.unsupported(UNDER_FLAGS)
         return with_switches(target, switched)
@@ -546,7 +546,7 @@ class GraphBuilder:
         return self.fakes.are_changed(nodes, {node for body in self._bodies() for node in body.kept})
 
     def has_changed_outside(self) -> bool:
-        """Whether something outside the graph is another by now, when the graph runs."""
+        """Whether the graph so far changes something outside of it when it runs."""
         self.refresh()
         inputs = storages(self.input_fakes())
         return any(changes_outside(node, inputs, self.is_one_autograd_node) for node in self.outermost.kept)
@@ -556,7 +556,7 @@ class GraphBuilder:
         return self.body.notes[node].instruction
 
     def effect_node(self, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
-        """A node for a change of torch's own state, which is not run here."""
+        """Make a node for a change of torch's own state, which is not run while tracing."""
         node = self._node("call_function", target, args, EMPTY, None)
         self.body.keep(node)
         return node
@@ -580,7 +580,7 @@ class GraphBuilder:
         return node
 
     def is_empty(self) -> bool:
-        """Whether the trace has met no tensor: there is neither an input nor an operator."""
+        """Whether the graph has neither an input nor an operator."""
         return not self.inputs.known and not self.outermost.notes
 
     def sparse_values(self) -> Iterator[fx.Node]:
@@ -588,7 +588,7 @@ class GraphBuilder:
         return (node for node in self.outermost.fx.nodes if any(map(is_sparse, tensors_of(node.meta.get("example_value")))))
 
     def has_operators(self) -> bool:
-        """Whether the outermost graph has anything but inputs."""
+        """Whether the outermost graph has any node besides inputs."""
         return bool(self.outermost.notes)
 
     def has_grown_since(self, mark: int) -> bool:
@@ -661,7 +661,7 @@ class GraphBuilder:
         return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in nodes]
 
     def _detached(self, output: fx.Node) -> fx.Node:
-        """A node for an output, of which autograd doesn't know what it is computed from."""
+        """A node for a detached output."""
         node = self.outermost.add("call_method", "detach", (output,), EMPTY, self.outermost.notes[output])
         node.meta["example_value"] = output.meta["example_value"].detach()
         return node
@@ -687,7 +687,7 @@ class GraphBuilder:
         return self._without_gradients([found for node in unused if (found := computed_by(node)) is not None])
 
     def dispose(self) -> None:
-        """Let go of everything."""
+        """Release everything that the graphs hold."""
         if self.shapes.properties:
             forget_shape_envs()
         self.__dict__.clear()

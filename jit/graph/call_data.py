@@ -73,18 +73,18 @@ class CallData:
         """Nodes that give a number out of a tensor whose data was that of the call's beginning."""
 
     def note(self, node: fx.Node) -> None:
-        """A node has been made that gives a number out of a tensor."""
+        """Note a new node that gets a number out of a tensor."""
         tensor = node.args[0] if node.target in ("item", torch.Tensor.item) else None
         if isinstance(tensor, fx.Node) and self._is_readable(tensor):
             self._readable.add(node)
             self._graph.trail.log(self._readable.discard, node)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of a tensor is true, which is guarded; None where its data isn't that of an input, or a comparison of such."""
+        """Whether the one element of a tensor is true, which is then guarded. None if the tensor isn't an input, or a comparison of an input."""
         return self._truth_of_node(tensor) if self._is_readable(tensor) else None
 
     def truth(self, condition: UnbackedNumber) -> bool | None:
-        """Whether a bool that depends on data is true, which is guarded; None where that data isn't known when the call begins."""
+        """Whether a bool that depends on data is true, which is then guarded. None if that data isn't known when the call begins."""
         if isinstance(condition, Datum):
             tensor = condition.node.args[0] if condition.node in self._readable else None
             return self._truth_of_node(tensor) if isinstance(tensor, fx.Node) else None
@@ -99,7 +99,7 @@ class CallData:
         return self._compared(condition.operation, *parts) if condition.operation in COMPARISONS else None
 
     def _number(self, obj: Object) -> NumberObject | None:
-        """A number that depends on data, as one from outside; None where it isn't known when the call begins."""
+        """A number that depends on data, as a number from outside. None if it isn't known when the call begins."""
         if isinstance(obj, NumberObject):
             return obj
         if isinstance(obj, Datum):
@@ -116,7 +116,7 @@ class CallData:
         return None if made is None else made.truth(self._graph.vm)
 
     def _truth_of_node(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of an input is true, or a comparison of one."""
+        """Whether the one element of an input, or a comparison of it, is true."""
         described = self._holder(tensor)
         if described is not None:
             if described.value.dtype is not torch.bool:
@@ -141,7 +141,7 @@ class CallData:
         return number if self._graph.shapes.give_symbol(number) else None
 
     def _holder(self, node: fx.Node) -> GraphInput | None:
-        """The input whose one element is the one element of what a node gives; None if there is none that a guard can read."""
+        """The input whose one element is that of a node's result; None if there is no such input that a guard can read."""
         fake = node.meta["example_value"]
         while node.op != "placeholder":
             if name_of(node) not in KEEPING or node.kwargs or len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:

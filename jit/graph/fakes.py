@@ -99,7 +99,7 @@ class Fakes:
         return [obj.fake for obj in self._objects.values() if stays_itself(obj.cls)]
 
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
-        """The fake is that of a new Object."""
+        """Note that a fake belongs to a new Object."""
         self._objects[id(fake)] = obj
         self._trail.log(self._forget, obj)
 
@@ -107,7 +107,7 @@ class Fakes:
         self._objects.pop(id(obj.node.meta["example_value"]), None)
 
     def move(self, obj: TensorObject, node: fx.Node) -> None:
-        """An Object is from now on what another node gives. Its fake until now is nobody's."""
+        """Note that an Object is represented by another node from now on. Its old fake belongs to no Object any more."""
         old, new = id(obj.node.meta["example_value"]), id(node.meta["example_value"])
         self._trail.set(self, "_objects", {key: known for key, known in self._objects.items() if key != old} | {new: obj})
         self._trail.set(obj, "node", node)
@@ -139,7 +139,7 @@ class Fakes:
         return written_by_others(kept, self._versions), handed
 
     def changes_with_undoing(self) -> None:
-        """A fake has been changed in place: to undo that is to make it stale."""
+        """Note that a fake has been changed in place, so that undoing the instruction makes all fakes stale."""
         self._trail.log(setattr, self, "stale", True)
 
     def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body], made_again: Callable[[fx.Node], None]) -> None:

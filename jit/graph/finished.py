@@ -43,7 +43,7 @@ class GraphResult:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to run: no outputs, no effects."""
+        """Whether there is nothing to run, since the graph has neither outputs nor effects."""
         return not self.has_effects and not output_nodes(self.gm.graph)
 
 

@@ -73,7 +73,7 @@ class GraphInputs:
         self.known: dict[int, GraphInput] = {}
 
     def tensors(self) -> list[TensorObject]:
-        """The tensors from outside that the trace has come to so far."""
+        """The tensors from outside that are inputs so far."""
         return [described.obj for described in self.known.values() if isinstance(described.obj, TensorObject) and not described.is_state]
 
     def of_tensor(self, source: Source, tensor: torch.Tensor) -> TensorObject:
@@ -133,7 +133,7 @@ class GraphInputs:
         return obj
 
     def _jagged_input(self, source: Source, nested: Any) -> TensorObject:
-        """The Object of a nested tensor from outside. What it consists of is for the caller to guard."""
+        """The Object of a nested tensor from outside. The caller must guard the tensors that it consists of."""
         self._graph.refresh()
         self._graph.wrappers.meet_nested()
         context = contexts_of(source, nested, self._graph.shapes.context_of_part)
@@ -144,7 +144,7 @@ class GraphInputs:
         return obj
 
     def _sparse_input(self, source: Source, tensor: torch.Tensor, plain: torch.Tensor, is_subclass: bool) -> TensorObject:
-        """The Object of a sparse tensor from outside. Its sizes are constants: where they vary, it stays outside."""
+        """The Object of a sparse tensor from outside. Its sizes are constants; if they vary, it can't be an input, and the trace breaks."""
         if not self._graph.demands.takes_sparse:
             self._graph.vm.unsupported(breaks.UnsupportedValue(f"a tensor of layout {plain.layout}, with which the backend can't compile the graph"))
         if not is_static(source, plain) and self._graph.shapes.dynamic.dimensions(source, plain):
@@ -192,7 +192,7 @@ class GraphInputs:
         return [described.node.meta["example_value"] for described in self.known.values() if described.is_tensor]
 
     def used(self) -> list[GraphInput]:
-        """The inputs that nodes use, in order; the other placeholders go."""
+        """The inputs that nodes use, in order. The placeholders of the others are removed."""
         graph = self._graph.outermost.fx
         needed = {described.node for described in self.known.values() if described.node.users}
         if self._graph.demands.lifts_symbols:

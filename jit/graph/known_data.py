@@ -91,7 +91,7 @@ class KnownData:
         self._rests_on: list[tuple[fx.Node, Any]] = []
 
     def of(self, node: fx.Node) -> Any:
-        """What a node of the outermost graph gives: a tensor that nobody may write to, or a number. MISSING where it isn't known."""
+        """The result of a node of the outermost graph: a tensor that must not be written to, or a number. MISSING if it isn't known."""
         if node.graph is not self._graph.outermost.fx:
             return MISSING
         self._graph.refresh()
@@ -110,7 +110,7 @@ class KnownData:
         return found
 
     def number(self, number: Object) -> Any:
-        """A number out of such data. MISSING where it isn't known."""
+        """A number out of known data. MISSING if it isn't known."""
         if isinstance(number, Datum):
             return self.of(number.node)
         if isinstance(number, Computed):
@@ -124,7 +124,7 @@ class KnownData:
         return MISSING
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
-        """Restart the trace if the graph changes what it rests on: the next call would find other data."""
+        """Restart the trace if the graph changes a tensor on whose data the trace depends, since the next call would find other data."""
         changed = [memory for node in mutated if (memory := memory_of(self._input_of(node))) is not None] if self._rests_on else []
         for node, place in self._rests_on:
             own = memory_of(self._input_of(node))
@@ -132,13 +132,13 @@ class KnownData:
                 self._graph.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
 
     def rested_on(self) -> set[fx.Node]:
-        """The inputs of whose data the trace rests."""
+        """The inputs on whose data the trace depends."""
         return {node for node, _ in self._rests_on}
 
     # What a node is computed from.
 
     def _needed(self, node: fx.Node) -> set[fx.Node] | None:
-        """The nodes that give and change what a node gives; None if one of them can't be known."""
+        """The nodes that compute a node's result, and those that change it; None if the result of one of them can't be known."""
         found: set[fx.Node] = set()
         waiting = [node]
         while waiting:
@@ -196,7 +196,7 @@ class KnownData:
     # Computing.
 
     def _computed(self, nodes: list[fx.Node]) -> dict[fx.Node, Any]:
-        """What nodes give, which are in the order of the graph."""
+        """The results of nodes, which are given in the order of the graph."""
         values: dict[fx.Node, Any] = {}
         body = self._graph.outermost
         for node in nodes:
@@ -230,7 +230,7 @@ def is_large(fake: torch.Tensor) -> bool:
 
 
 def is_given(source: Source) -> bool:
-    """Whether a path leads to an argument, an array among them, and not to what an object holds."""
+    """Whether a path leads to an argument, which may be an array, and not to a value that an object holds."""
     return is_argument(source.base if isinstance(source, ArrayTensor) else source)
 
 
@@ -241,7 +241,7 @@ def only_plain(node: fx.Node) -> bool:
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node changes a tensor to what it computes, and does nothing else."""
+    """Whether a node only writes its result to a tensor, and has no other effect."""
     if node.op == "call_method":
         return node.target in WRITES
     return node.target in PURE_TARGETS or getattr(node.target, "__module__", None) in OF_ARRAYS
@@ -255,7 +255,7 @@ def computes(target: Any) -> bool:
 
 
 def looks_like(value: Any, fake: Any) -> bool:
-    """Whether a value is what the trace has taken it for."""
+    """Whether a real value has the form of its fake."""
     if not isinstance(fake, torch.Tensor):
         return not isinstance(value, torch.Tensor)
     if not isinstance(value, torch.Tensor) or value.dtype != fake.dtype or value.device != fake.device or value.dim() != fake.dim():

@@ -14,16 +14,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit.graph.fake import is_of_others
 
 STAND_INS: dict[Any, Callable[..., Any]] = {}
-"""By the target of a node."""
+"""Functions that run on fakes instead of a node's target, by the target."""
 
 
 def stand_in(target: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Where `target` would run on fakes, `function` runs with the same arguments: it gives a result that looks the same, and changes the same fakes."""
+    """Register `function` to run on fakes instead of `target`, with the same arguments. Its result looks the same, and it changes the same fakes."""
     STAND_INS[target] = function
 
 
 def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a node with this target gives for fakes."""
+    """Run the target of a node, or its stand-in, on fakes."""
     function = STAND_INS.get(target)
     if function is not None:
         return function(*args, **kwargs)

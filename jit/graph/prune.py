@@ -73,7 +73,7 @@ class EffectRecorder(TorchDispatchMode):
 
     @property
     def has_effect(self) -> bool:
-        """Whether there was any of that."""
+        """Whether anything that was noted is an effect."""
         return self.draws or self.acts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -142,7 +142,7 @@ def effects_of(node: fx.Node, running: Running) -> EffectRecorder:
 
 
 def output_nodes(graph: fx.Graph) -> tuple[fx.Node, ...]:
-    """What the graph's output node gives."""
+    """The nodes that are the graph's outputs."""
     found = graph.output_node().args[0]
     assert isinstance(found, tuple)
     return found  # type: ignore[return-value]
@@ -162,7 +162,7 @@ def prune(graph: fx.Graph, kept: set[fx.Node], running: Running) -> None:
 
 
 def drop_idle_scopes(graph: fx.Graph, kept: set[fx.Node]) -> None:
-    """Scopes that are closed as soon as they are opened do nothing."""
+    """Drop scopes that are closed right after they are opened, since they do nothing."""
     for node in list(graph.nodes):
         if node.target in EXITS and node.prev is node.args[0]:
             enter = node.prev
@@ -171,9 +171,10 @@ def drop_idle_scopes(graph: fx.Graph, kept: set[fx.Node]) -> None:
 
 
 def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
-    """Drop switches of the grad mode that decide nothing: of several with no operator between them the last counts, if it changes the mode.
+    """Drop switches of the grad mode that have no effect: of several without an operator between them, only the last one counts, if it changes the mode.
 
-    One at the end that returns to the mode at the start stays: nobody else does. One that leaves it is left to the trace's effects.
+    A switch at the end that returns to the mode at the start stays, since nothing else does that. One that leaves another mode is dropped, since the trace's
+    effects do that.
     """
     last: fx.Node | None = None
     computed_since = False

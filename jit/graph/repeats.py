@@ -70,7 +70,7 @@ class Repeats:
         self._learnt: Any = None
 
     def key(self, target: Callable[..., Any] | str, args: Sequence[Any], kwargs: dict[str, Any], modes: Modes) -> Key | None:
-        """What has to be the same for the result to look the same; None where the operator must be run."""
+        """A key of an operator and its arguments: with equal keys, the results look the same. None if the operator must be run."""
         if not is_pure(target):
             return None
         learnt = learnt_by(self._env)
@@ -84,12 +84,12 @@ class Repeats:
             return None
 
     def find(self, key: Key, fakes: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """The result for these fakes; None where nothing is known. `fakes`: the tensors among the arguments, in order."""
+        """The noted result for these fakes; None if nothing is known. `fakes`: the tensors among the arguments, in order."""
         found = self._known.get(key)
         return None if found is None else found.again(self._mode, fakes)
 
     def note(self, key: Key, result: Any, fakes: Sequence[torch.Tensor]) -> None:
-        """The operator has been run, and has changed none of its arguments."""
+        """Note the result of an operator that was run, and has changed none of its arguments."""
         if type(result) is not FakeTensor or learnt_by(self._env) != self._learnt:
             return
         index = next((index for index, fake in enumerate(fakes) if fake is result), None)
@@ -114,7 +114,7 @@ class Repeats:
 
 
 def is_pure(target: Callable[..., Any] | str) -> bool:
-    """Whether what an operator gives depends on its arguments and the modes alone, for all that they look like."""
+    """Whether the form of an operator's result depends only on the form of its arguments, and on the modes."""
     return type(target) in (str, BuiltinFunctionType) or getattr(target, "__module__", None) in PURE_MODULES
 
 

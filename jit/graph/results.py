@@ -50,7 +50,7 @@ class Results:
         self._graph = graph
 
     def wrap(self, result: Any, node: fx.Node, name: str) -> Object:
-        """The Object of what a node gives. `name`: the operator's, for reasons to stop."""
+        """The Object of a node's result. `name`: the operator's name, for break reasons."""
         graph = self._graph
         if isinstance(result, torch.Tensor):
             known = graph.fakes.object_of(result)

@@ -38,7 +38,7 @@ class Modes:
         return Modes(*[mode.read() for mode in SWITCHED])
 
     def put(self) -> None:
-        """Put those in force on this thread that are no scopes."""
+        """Set the modes of this thread, except for those that are scopes."""
         for mode, value in zip(SWITCHED, (self.grad, self.inference, self.hooks, self.dtype, self.autocast)):
             if mode.put is not None:
                 mode.put(value)
@@ -66,7 +66,7 @@ class ModeChange:
     after: Modes
 
     def replay(self, cg: Codegen) -> None:
-        """Emit the calls that put `after` in force."""
+        """Emit the calls that set the modes `after`."""
         cg.load_const(self.after)
         cg.call_const(Modes.put, 1)
         cg.pop_top()
@@ -104,7 +104,7 @@ class Entering:
     grad: bool
 
     def replay(self, cg: Codegen) -> None:
-        """Emit the calls that enter them for real."""
+        """Emit the calls that enter the scopes for real."""
         for grad, enter, owner in self.scopes:
             cg.load_const(grad)
             cg.load_const(enter)
@@ -150,17 +150,17 @@ class GlobalModes:
         self._overrides_off: torch._C.DisableTorchFunctionSubclass | None = None
         self.switches = Switches(trail)
         self.grad_looks = 0
-        """How often the program has asked for the grad mode, or set it: be it to what it is anyway."""
+        """How often the program has read or set the grad mode, even to the same value."""
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial
 
     def enter(self) -> None:
-        """Begin: the cache of autocast is off meanwhile, so that it never holds fakes."""
+        """Begin the trace. The cache of autocast is off meanwhile, so that it never holds fakes."""
         torch.set_autocast_cache_enabled(False)
 
     def restore(self) -> None:
-        """Put everything back as it was at the start. Idempotent."""
+        """Restore all modes to what they were at the start. This may be called more than once."""
         while self._scopes:
             self._scopes.pop().manager.__exit__(None, None, None)
         self.initial.put()
@@ -171,7 +171,7 @@ class GlobalModes:
             self._overrides_off = None
 
     def switch_overrides_off(self) -> None:
-        """From here until `restore`, torch asks no class of tensors on this thread: the trace does."""
+        """Disable `__torch_function__` overrides on this thread until `restore`, since the trace calls them itself."""
         if self._overrides_off is None:
             self._overrides_off = torch._C.DisableTorchFunctionSubclass()
             self._overrides_off.__enter__()

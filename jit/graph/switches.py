@@ -44,20 +44,20 @@ class Switches:
         self._set: Switched = ()
 
     def read(self, guards: GuardRecorder, switch: Switch) -> Any:
-        """What the program reads: what it has set, or what the switch was when the trace began, which is guarded."""
+        """The value that the program reads: the one that it has set, or the one when the trace began, which is guarded."""
         return dict(self._set)[switch] if switch in dict(self._set) else guards.read(switch.read)
 
     def write(self, guards: GuardRecorder, switch: Switch, value: Any) -> None:
-        """The program sets a switch. What it was before is guarded: where it is that again at the end, nothing is to be done."""
+        """Note that the program sets a switch. Its value before is guarded; if the switch has that value again at the end, nothing needs to be done."""
         guards.read(switch.read)
         self._trail.set(self, "_set", tuple((dict(self._set) | {switch: value}).items()))
 
     def differences(self) -> Switched:
-        """The switches that are not as they were when the trace began."""
+        """The switches whose values differ from those when the trace began."""
         return tuple([(switch, value) for switch, value in self._set if value != switch.read()])
 
     def mattering(self, tensors: Iterable[torch.Tensor]) -> Switched:
-        """The switches that are not as they were when the trace began, and mean something for operators on these tensors."""
+        """The switches whose values differ from those when the trace began, and that affect operators on these tensors."""
         if not self._set:
             return ()
         devices = {tensor.device.type for tensor in tensors}
@@ -68,7 +68,7 @@ class Switches:
         return bool(self._set) and any(function in switch.shown_by for switch, _ in self.differences())
 
     def final_difference(self) -> SwitchesLeft | None:
-        """The effect of leaving switches set; None where all are as they were."""
+        """The effect that sets the switches at the end; None if all have their old values."""
         switched = self.differences()
         return SwitchesLeft(switched) if switched else None
 
@@ -80,7 +80,7 @@ class SwitchesLeft:
     switched: Switched
 
     def replay(self, cg: Codegen) -> None:
-        """Emit the calls that set them."""
+        """Emit the calls that set the switches."""
         for switch, value in self.switched:
             cg.load_const(value)
             cg.call_const(switch.write, 1)

@@ -21,11 +21,11 @@ class Number(numpy.ndarray[Any, Any]):
 
 NUMBERS = itertools.count(1)
 KNOWN: weakref.WeakValueDictionary[int, Number] = weakref.WeakValueDictionary()
-"""What there are tokens for, by their numbers: for as long as there is memory with the number."""
+"""The memory of the tokens that exist, by their numbers. It keeps the value alive that a token stands for."""
 
 
 def token_for(value: Any) -> torch.Tensor:
-    """A tensor that stands for a value."""
+    """Make a token, a tensor that stands for a value."""
     number = next(NUMBERS)
     array = numpy.array(number).view(Number)
     array.stands_for = value
@@ -34,7 +34,7 @@ def token_for(value: Any) -> torch.Tensor:
 
 
 def of_token(token: torch.Tensor) -> Any:
-    """What a token stands for."""
+    """The value that a token stands for."""
     array = KNOWN.get(int(token))
     if array is None:
         raise RuntimeError("a backward pass can't go on: hooks on saved tensors have put another tensor in the place of a token of the graph's")

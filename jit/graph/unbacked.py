@@ -150,7 +150,7 @@ class Unbacked:
     def __init__(self, graph: GraphOfNumbers, env: ShapeEnv, enabled: bool) -> None:
         self.enabled = enabled
         self.present = False
-        """Whether there has ever been one."""
+        """Whether the trace has ever had an unbacked symbol."""
         self._graph = graph
         self._env = env
         self._numbers: dict[sympy.Basic, Datum] = {}
@@ -181,7 +181,7 @@ class Unbacked:
     # Operators.
 
     def before(self, name: str, fakes: Sequence[torch.Tensor], args: Any) -> None:
-        """Stop the trace at an operator whose outcome depends on numbers that aren't known, if torch doesn't say so of it."""
+        """Stop the trace at an operator whose result depends on unknown numbers in a way that torch itself would not notice."""
         self._facts = frozenset(map(id, self._asserted()))
         self._given = [number.node.expr for number in numbers_in(args) if type(number) is SymInt]
         if not self.present:
@@ -215,7 +215,7 @@ class Unbacked:
             self._need(size.node.expr)
 
     def failed(self, error: Exception, name: str, args: Any, target: Any) -> breaks.Break:
-        """Why the trace stops where an operator has raised on fakes."""
+        """The break reason after an operator has raised an error on fakes."""
         self._env.pending_fresh_unbacked_symbols.clear()
         if self.present:
             self._graph.fakes.changes_with_undoing()
@@ -238,7 +238,7 @@ class Unbacked:
         return storages(given).isdisjoint(storages(self._graph.input_fakes()))
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
-        """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""
+        """Check an operator after it has run. Returns the symbols that its result binds, for the node's metadata."""
         if not self.present and not self._env.pending_fresh_unbacked_symbols:
             return None
         if changes:
@@ -267,7 +267,7 @@ class Unbacked:
     # Numbers.
 
     def bind(self, node: fx.Node, bindings: dict[Any, Any] | None) -> None:
-        """A node has been made that gives these symbols."""
+        """Note a new node whose result defines these symbols."""
         if not bindings:
             return
         node.meta["unbacked_bindings"] = bindings
@@ -279,7 +279,7 @@ class Unbacked:
             self._told[symbol] = f"{expression}.size({path[-1].idx})" if is_a_size else expression, lineno
 
     def bind_again(self, node: fx.Node) -> None:
-        """A node has been run again on new fakes."""
+        """Update the symbols of a node that was run again on new fakes."""
         node.meta.pop("unbacked_bindings", None)
         if self._env.pending_fresh_unbacked_symbols:
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
@@ -289,7 +289,7 @@ class Unbacked:
         return self._numbers.get(sym.node.expr)
 
     def number(self, sym: Any, node: fx.Node) -> Datum:
-        """The number that a node gives."""
+        """The Object of a number that a node computes."""
         made = Datum(CLASSES[type(sym)], node, *self._place())
         self._numbers[sym.node.expr] = made
         self._graph.call_data.note(node)
@@ -297,7 +297,7 @@ class Unbacked:
         return made
 
     def value(self, number: UnbackedNumber) -> Any:
-        """What a number must be, by what the graph checks; None where that isn't said."""
+        """The value of a number that follows from the checks in the graph; None if it doesn't follow."""
         sym = number.sym(self._graph.vm)
         if type(sym) not in CLASSES:
             return sym
@@ -315,7 +315,7 @@ class Unbacked:
         return self._graph.call_data.truth_of_tensor(tensor)
 
     def least(self, number: UnbackedNumber) -> int | None:
-        """The least that an int can be; None where there is no saying."""
+        """A lower bound of an int; None if it isn't known."""
         sym = number.sym(self._graph.vm)
         bound = self._env.bound_sympy(sym.node.expr).lower if type(sym) is SymInt else None
         return int(bound) if bound is not None and bound.is_Integer else None
@@ -323,12 +323,13 @@ class Unbacked:
     # Checks.
 
     def may_check(self) -> bool:
-        """Whether the graph can check here what may turn out not to hold."""
+        """Whether the graph can contain a check here that may fail."""
         return self.may_begin() and not self._graph.is_inner() and not self._graph.has_changed_outside()
 
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
-        """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. What the graph raises is not
-        what comes out: the call runs uncompiled then. `is_sure`: it always holds."""
+        """Make the graph check a condition, on which the trace may depend then. Returns False if the check can't be in the graph. If the check fails, the call
+        runs uncompiled, so the graph's own error isn't seen. `is_sure`: the condition always holds.
+        """
         vm = self._graph.vm
         condition = sharper(vm, condition)
         sym = condition.sym(vm)
@@ -371,7 +372,7 @@ class Unbacked:
         return self.settle({symbol for number in used for symbol in free_unbacked_symbols(number)})
 
     def _size(self, symbol: sympy.Basic) -> Datum | None:
-        """The size of an operator's result that a symbol stands for."""
+        """The size of an operator's result that a symbol stands for; None if it stands for something else."""
         for node in self._made_by:
             path = node.meta.get("unbacked_bindings", {}).get(symbol, ())
             obj = self._graph.object_of(node.meta["example_value"]) if len(path) == 2 and str(path[0]) == ".size()" else None
@@ -412,7 +413,7 @@ class Unbacked:
         self._graph.vm.unsupported(reason)
 
     def _place(self) -> tuple[str, int]:
-        """The expression that the program is at, and its line."""
+        """The expression at which the program is, and its line."""
         frame = self._graph.vm.user_stack()[-1]
         return frame.expression or "...", frame.lineno
 
@@ -426,7 +427,7 @@ class Unbacked:
         return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "")
 
     def _text(self, condition: sympy.Basic) -> str:
-        """An expression in terms of the program's."""
+        """An expression as text, with the program's names for numbers."""
         if isinstance(condition, sympy.core.relational.Relational):
             text = f"{condition.lhs} {condition.rel_op} {condition.rhs}"
         else:

@@ -47,7 +47,7 @@ class WholeCall:
     gives: pytree.TreeSpec | None = None
 
     def run(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """The leaves of what the function gives."""
+        """Call the function, and return the leaves of its result."""
         waiting = iter(operands)
         leaves: list[Any] = []
         with contextlib.ExitStack() as stack:
