@@ -1,7 +1,7 @@
-"""Shape expressions as z3 terms: sympy as torch's ShapeEnv writes it.
+"""Translates shape expressions, which are sympy expressions as torch's ShapeEnv writes them, into z3 terms.
 
-A condition counts as true where Python computes it without an error and finds it true: `s // t == 1` is neither true nor false for t == 0.
-`z3_numbers.py` says what the numbers are. A function that has no rule here is left uninterpreted, and `unmodelled` names it.
+A condition counts as true if Python computes it without an error and finds it true: `s // t == 1` is neither true nor false for t == 0.
+`z3_numbers.py` represents the numbers. A function without a rule here is left uninterpreted, and `unmodelled` names it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from framejit.guards.z3_numbers import (
 
 Rule = Callable[["Translation", Any], NumberTerm]
 RULES: dict[Any, Rule] = {}
-"""By the class of an expression, what it is worth."""
+"""The rules, by the class of an expression: each makes the term of an expression's value."""
 
 
 def worth(*classes: Any) -> Callable[[Rule], Rule]:
-    """Registers the rule for expressions of `classes`."""
+    """Register the decorated rule for expressions of `classes`."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(classes, rule))
@@ -106,7 +106,7 @@ class Translation(Numbers):
         return [self.number(argument) for argument in expression.args]
 
     def symbol(self, symbol: sympy.Symbol) -> NumberTerm:
-        """The term of a symbol, an integer or else a float. ValueError where the name has been used for a number of the other type."""
+        """The term of a symbol, which is an integer or a float. Raises ValueError if the name was used for a number of the other type."""
         name = name_of(symbol)
         term = self.symbols.get(name)
         if term is None:
@@ -127,7 +127,7 @@ RELATIONS: dict[Any, Callable[[Any, Any], Any]] = {
 
 
 def is_condition(expression: Any) -> bool:
-    """Whether an expression is a truth value; sympy's symbols may be either, and are numbers here."""
+    """Whether an expression is a truth value. Sympy's symbols could be either, and count as numbers here."""
     return isinstance(expression, (bool, Boolean)) and not isinstance(expression, sympy.Symbol)
 
 
@@ -138,7 +138,7 @@ def _condition(t: Translation, e: Any) -> NumberTerm:
 
 
 def _unmodelled(t: Translation, e: Any) -> NumberTerm:
-    """An expression that no rule is for."""
+    """The term of an expression without a rule: an uninterpreted function."""
     return t.unknown(e.func.__name__ if e.args else sympy.srepr(e), t.numbers(e), bool(e.is_integer))
 
 

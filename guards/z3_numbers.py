@@ -1,13 +1,13 @@
-"""Python's numbers as z3 terms: integers and rationals, floats with infinities and nan, and the operations on them.
+"""Represents Python's numbers as z3 terms: integers and rationals, floats with infinities and nan, and the operations on them.
 
-What z3 proves of the terms holds for what Python computes:
+Facts that z3 proves about the terms hold for the numbers that Python computes:
 
 - Integers and rationals are exact.
-- A float is finite, infinite or nan; 0.0 and -0.0 are one, as for every comparison. A sum, product or quotient is the exact one, rounded: z3 knows how
-  far rounding goes and where it changes nothing, but not what it gives.
-- What can't be said exactly is an uninterpreted function of its arguments: what is proven holds whatever the function gives.
+- A float is finite, infinite or nan. 0.0 and -0.0 are the same, as in comparisons. A sum, product or quotient is the exact one, rounded: z3 knows bounds of
+  the rounding error, and cases without rounding, but not the rounded number.
+- A function that can't be described exactly is an uninterpreted function of its arguments, so proofs hold for any results that it may have.
 
-An integer that becomes a float is taken to be below 2**1023. Python raises OverflowError beyond.
+An integer that becomes a float is assumed to be below 2**1023; for larger ones, Python raises OverflowError.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any
 import z3
 
 FINITE, INFINITE, NAN = 0, 1, 2
-"""Kinds of floats; that of minus infinity is -INFINITE."""
+"""The kinds of floats. The kind of minus infinity is -INFINITE."""
 OVERFLOW = 2**1024 - 2**970
-"""The least number that rounds to an infinite float."""
+"""The smallest number that is rounded to an infinite float."""
 EXACT = 2**53
-"""Integers up to here are floats, and rounding is off by at most one part in as many."""
+"""Integers up to this one are exact as floats, and the relative rounding error is at most one divided by it."""
 LARGEST_POWER = 16
 """Powers up to this one are written as products."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberTerm:
-    """A number as z3 knows it.
+    """A number as z3 terms.
 
     Attributes:
-        value: an Int or Real; of a float that is not finite, without a meaning.
-        kind: of a float, an Int: one of the kinds above. None for integers and rationals.
-        defined: what must hold for Python to compute the number without an error.
+        value: an Int or Real, which has no meaning if the number is a float that is not finite.
+        kind: for a float, an Int that is one of the kinds above; None for integers and rationals.
+        defined: the condition under which Python computes the number without an error.
     """
 
     value: Any
@@ -50,12 +50,12 @@ class NumberTerm:
 
 
 def needs(*numbers: NumberTerm) -> tuple[Any, ...]:
-    """What must hold for all of the numbers to be computed."""
+    """The condition under which all of the numbers can be computed."""
     return tuple(chain.from_iterable(number.defined for number in numbers))
 
 
 def nonzero(divisor: NumberTerm) -> tuple[Any, ...]:
-    """What must hold for Python to divide by a number."""
+    """The condition under which Python can divide by a number."""
     if z3.is_int_value(divisor.value) and divisor.value.as_long() != 0:
         return ()
     return (divisor.value != 0,) if divisor.exact else (z3.Or(divisor.kind != FINITE, divisor.value != 0),)
@@ -72,7 +72,7 @@ def absolute(number: NumberTerm) -> NumberTerm:
 
 
 def made_integer(round_value: Callable[[Any], Any], number: NumberTerm) -> NumberTerm:
-    """A number as an int, by what makes an Int of a Real. Python refuses for infinities and nan."""
+    """A number as an int, made by a function that turns a Real into an Int. For infinities and nan, Python raises an error."""
     is_finite = () if number.exact else (number.kind == FINITE,)
     return NumberTerm(number.value if number.value.is_int() else round_value(number.value), None, (*number.defined, *is_finite))
 
@@ -81,7 +81,7 @@ class Numbers:
     """Makes terms in `context`. Contexts share nothing, so that each can be used by a thread of its own.
 
     Attributes:
-        facts: what holds for every input: to be asserted beside whatever is proven of the terms.
+        facts: terms that hold for every input, which must be asserted in all proofs about the terms.
         unmodelled: the functions that are left uninterpreted.
     """
 
@@ -146,13 +146,13 @@ class Numbers:
         return kind
 
     def _say(self, about: Any, *facts: Any) -> None:
-        """Notes the facts about a term, once."""
+        """Note the facts about a term, once."""
         if about.get_id() not in self._said:
             self._said[about.get_id()] = about  # which keeps the id from being used for another term
             self.facts += facts
 
     def rounded(self, exact: Any) -> Any:
-        """The float next to a number, as a Real. Rounding crosses no float, and leaves alone what is one."""
+        """The float nearest to a number, as a Real. Rounding never crosses a float, and doesn't change a number that is one."""
         exact = self.real(exact)
         if z3.is_rational_value(exact):
             return self.real(Fraction(float(exact.as_fraction())))
@@ -190,7 +190,8 @@ class Numbers:
         return NumberTerm(result.value, None, (*result.defined, n >= 0))
 
     def divided(self, divide: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm) -> NumberTerm:
-        """What `floor_division` or `modulo` gives of integers and rationals. How quotient and remainder belong together, z3 uses of known divisors only."""
+        """The result of `floor_division` or `modulo` for integers and rationals. z3 uses the relation between quotient and remainder only if the divisor is
+        known."""
         x, y = a.value, b.value
         if x.is_int() and y.is_int() and not z3.is_int_value(y):
             self._say(x % y, z3.Implies(y > 0, z3.And(x == y * (x / y) + x % y, x % y >= 0, x % y < y)))
@@ -214,7 +215,7 @@ class Numbers:
         return NumberTerm(a.value + b.value - 2 * self.bit_and(a, b).value, None, needs(a, b))
 
     def extreme(self, better: Callable[[Any, Any], Any], *numbers: NumberTerm) -> NumberTerm:
-        """The least of numbers, or the greatest. With a nan, it depends on their order."""
+        """The smallest or the largest of some numbers. If one is nan, it depends on their order."""
         best = numbers[0]
         for number in numbers[1:]:
             best = self.choice(self.compare(better, number, best), NumberTerm(number.value, number.kind), NumberTerm(best.value, best.kind))

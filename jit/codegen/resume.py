@@ -52,12 +52,12 @@ BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
 
 @dataclass(frozen=True, slots=True)
 class SplitFrame:
-    """A frame where tracing stopped, as data. `index`: its instruction in `code`, which is never a resume function's.
+    """A frame in which tracing stopped, as data. `index`: the index of its instruction in `code`, which is never the code of a resume function.
 
-    `stack`: with the exception handled in the place of what PUSH_EXC_INFO pushes, and None for a NULL or a RaisedAt; `items`: what is what.
-    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
-    resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
-    `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
+    `stack`: the values on the stack; the exception that is handled stands for what PUSH_EXC_INFO pushes, and None for a NULL or a RaisedAt. `items`: the kinds
+    of these values. `pops`: the number of the instruction's operands, which are still on the stack; `pushes`: that of its results. `entering`: the frame is at
+    the call of the inner resume function in a prologue, which stands for the instruction; if the inner frame can't be split, this call runs natively.
+    `delivery`: what the instruction does with the inner frame's result; if `entering`, the values below it are on the stack already.
     """
 
     code: CodeType
@@ -242,7 +242,7 @@ class _Splitter:
         return Layout(union(*outcomes), stack)
 
     def instruction_writer(self, frame: SplitFrame) -> Callable[[Writer], None]:
-        """What writes the instruction as it stands in the original."""
+        """A function that writes the instruction as in the original code."""
         code, decoded = frame.code, frame.decoded
         if frame.entering:
             return lambda writer: call_with_state(writer, frame.delivery.how)
@@ -273,7 +273,7 @@ class _Splitter:
         return Outcome(self.choose(level, function, layout, results), layout, drops)
 
     def raised(self, level: int) -> Outcome | None:
-        """The frame handles the exception that the instruction raises; None where it doesn't."""
+        """The outcome in which the frame handles an exception that the instruction raises; None if it has no handler."""
         frame = self.frames[level]
         handler = frame.handler
         if handler is None:
@@ -288,9 +288,9 @@ class _Splitter:
         return Outcome(self.choose(level, function, layout), layout)
 
     def choose(self, level: int, function: FunctionType, layout: Layout, results: int = 0) -> int:
-        """The number of the outcome in which the frame at `level` goes on in `function`, and the outer ones around it.
+        """The number of the outcome in which the frame at `level` continues in `function`, and the outer frames around it.
 
-        `results`: how many of the topmost values in the layout are the instruction's.
+        `results`: how many of the topmost values in the layout are results of the instruction.
         """
         for frame in self.frames[level - 1 :: -1] if level else ():
             function = self.outer(frame, function)
@@ -303,14 +303,14 @@ class _Splitter:
         return len(self.chosen) - 1
 
     def carried_in(self, level: int, state: Path, layout: Layout) -> Iterator[tuple[Path, Path]]:
-        """Where the resume function finds the variables that it is given as they came in: (path there, path here)."""
+        """Pairs (path there, path here) for variables that the resume function gets with the values that they had at the beginning of the call."""
         for frame in self.frames[:level]:
             yield from sources(frame, state, frame.live_after)
             state = item_path(state, len(frame.live_after))
         yield from sources(self.frames[level], state, layout.slots)
 
     def varying_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[Path]:
-        """Where the resume function finds numbers that depend on data: variables, and results of the instruction."""
+        """The paths in the resume function's state of numbers that depend on data: variables, and results of the instruction."""
         for number, frame in enumerate(self.frames[: level + 1]):
             slots = layout.slots if number == level else frame.live_after
             yield from data_dependent(frame, state, slots)
@@ -320,9 +320,9 @@ class _Splitter:
             yield from (item_path(state, len(layout.slots) + place) for place in range(results))
 
     def names_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[tuple[Path, str]]:
-        """What a resume function's state holds, by path, as the program has it: its variables, and values on their way.
+        """The program's names for the values in a resume function's state, by path: variables, and values on the stack.
 
-        The state has the name of the function's first argument, which is also one of the program's variables; it is told apart here.
+        The state itself has the name of the function's first argument, which is also one of the program's variables. Here, it gets another name.
         """
         yield state, f"what {self.frames[0].code.co_qualname} goes on with"
         slots_of = [layout.slots if number == level else frame.live_after for number, frame in enumerate(self.frames[: level + 1])]
@@ -358,7 +358,7 @@ class _Splitter:
         )  # fmt: skip
 
     def resume_function(self, frame: SplitFrame, key: tuple[Any, ...], write: Callable[[], CodeType]) -> FunctionType:
-        """The resume function of a frame for a key; `write` gives its code, where there is none yet."""
+        """The resume function of a frame for a key. If there is none yet, `write` makes its code."""
         return self.known.resume_function(key, frame.code, frame.namespace, lambda: splice.function_of(write(), frame.namespace))
 
     def name(self, frame: SplitFrame) -> str:
@@ -366,7 +366,7 @@ class _Splitter:
 
 
 def result_text(frame: SplitFrame) -> str:
-    """The expression whose value an instruction gives; the line, where that says more."""
+    """The source text of the expression whose value is the instruction's result, or the line if that says more."""
     text = UserFrame.of(frame.code, frame.position).expression
     return f"`{text}`" if 0 < len(text) <= LONGEST_EXPRESSION else f"a value computed in line {frame.position.lineno}"
 
@@ -376,7 +376,7 @@ RECEIVERS: Path = ((MethodField, "self"), (CAttr, "__self__"))
 
 
 def value_text(frame: SplitFrame, index: int) -> str:
-    """What a frame has on its stack, as far as its user can tell."""
+    """A name for a value on a frame's stack, in terms that its user knows."""
     value = frame.stack[index] if index < len(frame.stack) else None
     name = name_of(frame, value)
     if name is not None:
@@ -387,7 +387,7 @@ def value_text(frame: SplitFrame, index: int) -> str:
 
 
 def name_of(frame: SplitFrame, value: Object | None) -> str | None:
-    """What the program calls a value: the path by which it has come, or the variable that holds it."""
+    """The program's name for a value: the path by which it was reached, or the variable that holds it."""
     if value is None:
         return None
     if value.source is not None and value.source.depth:
@@ -396,7 +396,7 @@ def name_of(frame: SplitFrame, value: Object | None) -> str | None:
 
 
 def loop_text(frame: SplitFrame, index: int) -> str:
-    """Where the loop is whose iterator lies on the stack: its line; the function, where that isn't known."""
+    """A text that says where the loop is whose iterator is on the stack: its line, or the function if the line isn't known."""
     iterators = [place for place, value in enumerate(frame.stack) if value is not None and classes.lookup(value.cls, "__next__") is not None]
     loops = [step for place, step in enumerate(frame.decoded.instructions) if step.op == "FOR_ITER" and place <= frame.index < step.value]
     line = loops[iterators.index(index)].position.lineno if len(loops) == len(iterators) else None
@@ -404,19 +404,19 @@ def loop_text(frame: SplitFrame, index: int) -> str:
 
 
 def receiver_text(frame: SplitFrame, index: int) -> str | None:
-    """What the program calls that which a bound method on the stack is bound to; None of anything else."""
+    """The program's name for the object to which a bound method on the stack is bound; None for any other value."""
     held = frame.stack[index] if index < len(frame.stack) else None
     method = None if held is None else settle(held)
     return name_of(frame, method.receiver) if isinstance(method, (MethodObject, BuiltinMethodObject)) else None
 
 
 def item_path(state: Path, position: int) -> Path:
-    """The path of what lies in a state at a position."""
+    """The path of the value at a position in a state."""
     return (*state, (Index, position))
 
 
 def sources(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[tuple[Path, Path]]:
-    """The variables in a state that came from outside: (path in the state, path here)."""
+    """Pairs (path in the state, path here) for the variables in a state whose values came from outside."""
     for position, slot in enumerate(slots):
         value = frame.locals[slot]
         if value is not None and value.source is not None:
@@ -424,7 +424,7 @@ def sources(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[tu
 
 
 def data_dependent(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[Path]:
-    """The variables in a state that are, or cells that hold, numbers that depend on the data of tensors."""
+    """The paths of variables, and of cells, in a state that hold numbers which depend on the data of tensors."""
     for position, slot in enumerate(slots):
         value, place = frame.locals[slot], item_path(state, position)
         if isinstance(value, CellObject):
@@ -434,7 +434,7 @@ def data_dependent(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iter
 
 
 def union(*outcomes: Any) -> tuple[int, ...]:
-    """The slots that any of the layouts or outcomes needs."""
+    """The slots that at least one of the layouts or outcomes needs."""
     slots: set[int] = set()
     for outcome in outcomes:
         if outcome is not None:
@@ -443,13 +443,13 @@ def union(*outcomes: Any) -> tuple[int, ...]:
 
 
 def call_with_state(writer: Writer, how: How) -> None:
-    """The call of an inner resume function, as in a prologue."""
+    """Write the call of an inner resume function, as a prologue has it."""
     writer.emit("call", 1)
     FINISH[how](writer)
 
 
 def leave_as_it_is(writer: Writer) -> None:
-    """Nothing is left to be done."""
+    """Write nothing: the inner frame's result is left unchanged."""
 
 
 def drop(writer: Writer) -> None:
@@ -486,17 +486,17 @@ FINISH: dict[How, Callable[[Writer], None]] = {
 
 
 def failed(frame: SplitFrame) -> Failed | None:
-    """What is done with an exception that leaves the frame inside a frame's instruction, before the instruction raises it; None for nothing."""
+    """A function that writes what is done with an exception of the inner frame before the outer frame's instruction raises it; None if nothing is done."""
 
     def tell(writer: Writer) -> None:
-        """Replace the owner and the exception by the exception, which has been told of the look-up."""
+        """Replace the owner and the exception on the stack by the exception, after the name and the owner were noted in it."""
         writer.call_const(look_up_failed, frame.instruction.value, operands=2)
 
     return tell if frame.delivery.how is How.LOOKED_UP else None
 
 
 def delivery_of(code: CodeType) -> Delivery:
-    """What a resume function's prologue makes of its inner function's result."""
+    """The delivery that a resume function's prologue makes of its inner function's result."""
     return Delivery(splice.entered_how(code))
 
 
@@ -523,7 +523,7 @@ def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
 
 
 def generator_maker(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
-    """A generator's frame that waits, suspended at its YIELD_VALUE or not `started`, as a function that makes the generator of a state."""
+    """A function that makes a generator from a state, for a generator's frame that is suspended at its YIELD_VALUE, or not `started`."""
     index = frame.index if started else frame.index + 1
     layout = Layout(frame.bound(index), frame.items)
     offset = start_of(frame.code, frame.decoded, index)
@@ -535,7 +535,7 @@ def generator_maker(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[A
 
 @dataclass(frozen=True, slots=True)
 class GeneratorMaker:
-    """Makes a generator of a state (runs in generated code)."""
+    """Makes a generator from a state (runs in generated code)."""
 
     function: FunctionType
     started: bool
@@ -548,7 +548,7 @@ class GeneratorMaker:
 
 
 def place_of_raise(code: CodeType, index: int) -> RaisedAt:
-    """Where an exception was raised, as an item of a stack."""
+    """The place at which an exception was raised, as an item of a stack."""
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
