@@ -45,7 +45,7 @@ class GuardRecorder:
     def add(self, guard: Guard) -> None:
         """Add a guard on the value at the end of a path."""
         self._guards.append(guard)
-        self._trail.log(self._guards.pop)
+        self._trail.learned(guard, self._guards.pop)
 
     def count(self) -> int:
         """The number of facts and relations, as `since` takes it."""

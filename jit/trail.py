@@ -1,42 +1,123 @@
-"""The undo trail: every mutation of tracing state leaves here how to take it back."""
+"""The undo trail: every mutation of tracing state is recorded, with what it was about and how to take it back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 
-class Trail:
-    """A stack of undo actions. `mark` is a position; `undo_to(mark)` takes everything since back, newest first."""
+@dataclass(slots=True, eq=False)
+class Mutation:
+    """A mutation. `owner` is what it was about: an Object, an interpreter frame, a node, an effect, or a part of the trace. `undo(*args)` takes it back."""
 
-    __slots__ = ("_log",)
+    owner: Any
+    undo: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def take_back(self) -> None:
+        self.undo(*self.args)
+
+
+class Learned(Mutation):
+    """The trace knows more about the owner than before; for the program, the owner is the same."""
+
+    __slots__ = ()
+
+
+class Changed(Mutation):
+    """The owner isn't what it was before, as the program sees it."""
+
+    __slots__ = ()
+
+
+class NodeAdded(Mutation):
+    """An operation, the owner, was added to a graph."""
+
+    __slots__ = ()
+
+
+class EffectAnnounced(Mutation):
+    """The owner, an effect, is to be replayed after the graph."""
+
+    __slots__ = ()
+
+
+class EffectGrown(EffectAnnounced):
+    """The owner, an effect that was announced before, has changed once more."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True, eq=False)
+class FieldSet:
+    """A field of the owner was given another value, which is a change of the owner for as long as the field differs from `before`."""
+
+    owner: Any
+    field: str
+    before: Any
+
+    def take_back(self) -> None:
+        setattr(self.owner, self.field, self.before)
+
+    def is_restored(self) -> bool:
+        """Whether the field has its old value again."""
+        return getattr(self.owner, self.field) is self.before
+
+
+class FieldFilled(FieldSet):
+    """A field of the owner was computed because something asked for it; for the program, the owner is the same."""
+
+    __slots__ = ()
+
+
+TrailRecord = Mutation | FieldSet
+
+
+class Trail:
+    """A stack of records. `mark` is a position; `undo_to(mark)` takes everything since back, newest first."""
+
+    __slots__ = ("_records",)
 
     def __init__(self) -> None:
-        self._log: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._records: list[TrailRecord] = []
 
-    def log(self, undo: Callable[..., Any], *args: Any) -> None:
-        """Record how to take back a mutation that is about to be, or has just been, made."""
-        self._log.append((undo, args))
+    def set(self, owner: object, field: str, value: Any) -> None:
+        """`setattr(owner, field, value)`, undoable: the owner has changed."""
+        self._records.append(FieldSet(owner, field, getattr(owner, field)))
+        setattr(owner, field, value)
 
-    def set(self, obj: object, name: str, value: Any) -> None:
-        """`setattr(obj, name, value)`, undoable."""
-        self._log.append((setattr, (obj, name, getattr(obj, name))))
-        setattr(obj, name, value)
+    def fill(self, owner: object, field: str, value: Any) -> None:
+        """`setattr(owner, field, value)`, undoable: the field says what was so before."""
+        self._records.append(FieldFilled(owner, field, getattr(owner, field)))
+        setattr(owner, field, value)
+
+    def changed(self, owner: object, undo: Callable[..., Any], *args: Any) -> None:
+        """Record that the owner has changed, or is about to, and what takes that back."""
+        self._records.append(Changed(owner, undo, args))
+
+    def learned(self, owner: object, undo: Callable[..., Any], *args: Any) -> None:
+        """Record that the trace has learned something about the owner, and what forgets it."""
+        self._records.append(Learned(owner, undo, args))
+
+    def add(self, record: TrailRecord) -> None:
+        """Record a mutation of another kind."""
+        self._records.append(record)
 
     def mark(self) -> int:
         """The current position."""
-        return len(self._log)
+        return len(self._records)
 
-    def since(self, mark: int) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """What would take back every mutation since `mark`, oldest first."""
-        return self._log[mark:]
+    def since(self, mark: int) -> list[TrailRecord]:
+        """The records of every mutation since `mark`, oldest first."""
+        return self._records[mark:]
 
     def undo_to(self, mark: int) -> None:
         """Take back every mutation since `mark`."""
-        while len(self._log) > mark:
-            undo, args = self._log.pop()
-            undo(*args)
+        records = self._records
+        while len(records) > mark:
+            records.pop().take_back()
 
     def forget(self) -> None:
         """Keep all mutations: nothing can be taken back any more."""
-        self._log.clear()
+        self._records.clear()

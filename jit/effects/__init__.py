@@ -5,13 +5,13 @@ Each mutated object is replayed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.objects.object import Codegen, Object, settle
-from framejit.trail import Trail
+from framejit.trail import EffectAnnounced, EffectGrown, Trail
 
 
 class Effect(Protocol):
@@ -41,6 +41,10 @@ class Logged:
     position: Position = NO_POSITION
 
 
+def nothing() -> None:
+    """Takes back a change of an effect that stays announced."""
+
+
 class Effects:
     """The effects of one trace, in order of their first occurrence. Undone with the trail."""
 
@@ -60,22 +64,16 @@ class Effects:
         obj = settle(obj)
         if obj.source is None:
             return
-        first = id(obj) not in self._mutated
-        if first:
+        if id(obj) not in self._mutated:
             self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
-        self._tracer.trail.log(self._take_back, obj, first)
-
-    def _take_back(self, obj: Object, first: bool) -> None:
-        if first:
-            del self._mutated[id(obj)]
+            self._announce(obj, self._mutated.pop, id(obj))
+        else:
+            self._tracer.trail.add(EffectGrown(obj, nothing, ()))
 
     def in_order(self, effect: Effect) -> None:
         """Add an effect that isn't the mutation of an object. It is replayed after the mutations that have begun before it."""
         self._mutated[id(effect)] = Logged(effect, self._tracer.root_position())
-        self._tracer.trail.log(self._take_back_call, effect)
-
-    def _take_back_call(self, effect: Effect) -> None:
-        del self._mutated[id(effect)]
+        self._announce(effect, self._mutated.pop, id(effect))
 
     def at_start(self, effect: Effect) -> None:
         """Add an effect that is replayed before the graph runs. The graph must not depend on it, and it may load only values from outside.
@@ -83,33 +81,29 @@ class Effects:
         In calls that run uncompiled if their graph raises, it isn't replayed, so the same change must be made after the graph as well.
         """
         self._first.append(Logged(effect, self._tracer.root_position()))
-        self._tracer.trail.log(self._take_back_first)
-
-    def _take_back_first(self) -> None:
-        self._first.pop()
+        self._tracer.trail.learned(effect, self._first.pop)
 
     def at_end(self, effect: Effect) -> None:
         """Add an effect that isn't the mutation of an object, such as a global mode or a generator. Such effects are replayed after all mutations, in order."""
         self._last.append(Logged(effect, self._tracer.root_position()))
-        self._tracer.trail.log(self._take_back_last)
+        self._announce(effect, self._last.pop)
 
-    def _take_back_last(self) -> None:
-        self._last.pop()
+    def _announce(self, effect: Effect, undo: Callable[..., Any], *args: Any) -> None:
+        self._tracer.trail.add(EffectAnnounced(effect, undo, args))
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether any outside value has been changed since a position of the trail, for the first time or again."""
-        changes = (Effects._take_back, Effects._take_back_call, Effects._take_back_last)
-        return any(getattr(undo, "__func__", None) in changes for undo, _ in self._tracer.trail.since(mark))
+        return any(isinstance(record, EffectAnnounced) for record in self._tracer.trail.since(mark))
 
     def mutated_since(self, mark: int) -> Iterator[Object]:
         """The values from outside that have been announced as mutated since a position of the trail."""
-        return (args[0] for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back)
+        return (record.owner for record in self._tracer.trail.since(mark) if isinstance(record, EffectAnnounced) and isinstance(record.owner, Object))
 
     def mutated_before_and_since(self, mark: int) -> Iterator[Object]:
         """The values from outside that were mutated both before and after a position of the trail, although they are replayed only once."""
-        later = [(args[0], args[1]) for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back]
-        first = {id(obj) for obj, is_first in later if is_first}
-        return (obj for obj, _ in later if id(obj) not in first)
+        later = [record for record in self._tracer.trail.since(mark) if isinstance(record, EffectAnnounced) and isinstance(record.owner, Object)]
+        first = {id(record.owner) for record in later if not isinstance(record, EffectGrown)}
+        return (record.owner for record in later if id(record.owner) not in first)
 
     def is_mutated(self, obj: Object) -> bool:
         """Whether a value from outside was announced as mutated."""

@@ -147,7 +147,7 @@ class AutogradNode:
         made = self._graph.object_of(result) if name == MAKES_LEAF_OF else None
         if made is not None:
             self._leaves.append((made.node, self._graph.vm.place()))
-            self._graph.vm.trail.log(self._leaves.pop)
+            self._graph.vm.trail.learned(self, self._leaves.pop)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
         """Check the outputs of the graph. Returns the indices of outputs that require a gradient but can't be differentiated, with autograd's error message.
@@ -185,7 +185,7 @@ class AutogradNode:
     def listened_to(self, obj: TensorObject) -> None:
         """Note that the present instruction registers a hook on the gradient of this tensor."""
         self._listened.append((obj, self._graph.vm.place()))
-        self._graph.vm.trail.log(self._listened.pop)
+        self._graph.vm.trail.learned(self, self._listened.pop)
 
     def repeats(self, repeating: Repeating) -> None:
         """Note that the present instruction makes a backward pass change statistics again."""
@@ -194,7 +194,7 @@ class AutogradNode:
     def differentiable_once(self, node: fx.Node) -> None:
         """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""
         self._once.append(node)
-        self._graph.vm.trail.log(self._once.pop)
+        self._graph.vm.trail.learned(self, self._once.pop)
 
     def asked_twice(self) -> None:
         """Behind the graph, the program is about to ask for gradients that it differentiates in turn. A restart leaves to native code what can't be."""

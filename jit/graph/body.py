@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -17,9 +17,7 @@ from framejit.graph.jagged import memory_of
 from framejit.graph.state import Modes
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import counted_elsewhere, in_lists, written_by_others
-
-if TYPE_CHECKING:
-    from framejit.trail import Trail
+from framejit.trail import NodeAdded, Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +110,17 @@ class Body:
         node.target = node.name
         node.meta["example_value"] = example
         self._trail.set(self, "_last_placeholder", node)
-        self._trail.log(self.fx.erase_node, node)
+        self._trail.learned(node, self.fx.erase_node, node)
         return node
 
     def argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> fx.Node:
         """A new placeholder for what the operator that runs this graph makes of one of its arguments, `of` this node. `make` makes its fake."""
         node = self.placeholder(name, make())
         self._arguments[node] = make
-        self._trail.log(self._arguments.pop, node)
+        self._trail.learned(self, self._arguments.pop, node)
         if of is not None:
             self._made_of[node] = of
-            self._trail.log(self._made_of.pop, node)
+            self._trail.learned(self, self._made_of.pop, node)
         return node
 
     def makes(self, node: fx.Node) -> bool:
@@ -146,7 +144,7 @@ class Body:
         """A new node for an operator, at the end."""
         node = self.fx.create_node(op, target, args, kwargs)
         self.notes[node] = note
-        self._trail.log(self.erase, node)
+        self._trail.add(NodeAdded(node, self.erase, (node,)))
         return node
 
     def erase(self, node: fx.Node) -> None:
@@ -172,10 +170,10 @@ class Body:
         """Make a node for a finished inner graph, which is an argument of the operator that runs it."""
         name = f"inner_{len(self.modules)}"
         self.modules[name] = module
-        self._trail.log(self.modules.pop, name)
+        self._trail.learned(self, self.modules.pop, name)
         node = self.fx.create_node("get_attr", name)
         node.meta["example_value"] = module
-        self._trail.log(self.fx.erase_node, node)
+        self._trail.learned(node, self.fx.erase_node, node)
         return node
 
     def own(self, node: fx.Node) -> fx.Node | None:
@@ -194,10 +192,10 @@ class Body:
         if known is None:
             example = outer.meta["example_value"]
             known = self.lifted[outer] = self.placeholder(outer.name, self._seen_inside(example))
-            self._trail.log(self.lifted.pop, outer)
+            self._trail.learned(self, self.lifted.pop, outer)
             if isinstance(example, torch.Tensor):
                 self._versions[outer] = version_of(example)
-                self._trail.log(self._versions.pop, outer)
+                self._trail.learned(self, self._versions.pop, outer)
         return known
 
     @property

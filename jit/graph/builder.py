@@ -66,6 +66,7 @@ from framejit.graph.written import WRITTEN_INSIDE, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard
 from framejit.guards.source import Call, Source, UserLine
+from framejit.trail import NodeAdded
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.storageobject import StorageObject
@@ -319,7 +320,7 @@ class GraphBuilder:
         body = self.body
         assert body.outer is not None
         end = body.fx.output(tuple([self._argument(output) for output in outputs]))
-        self.trail.log(body.fx.erase_node, end)
+        self.trail.learned(body, body.fx.erase_node, end)
         self.trail.set(self, "body", body.outer)
         switches_modes = any(node.target in MODE_CHANGES for node in body.kept)
         return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules), switches_modes, frozenset(body.kept))
@@ -593,8 +594,7 @@ class GraphBuilder:
 
     def has_grown_since(self, mark: int) -> bool:
         """Whether an operation has entered a graph since a position of the trail; switches of modes are none."""
-        undoings = self.trail.since(mark)
-        return any(getattr(undo, "__func__", None) is Body.erase and args[0].target not in MODE_CHANGES for undo, args in undoings)
+        return any(isinstance(record, NodeAdded) and record.owner.target not in MODE_CHANGES for record in self.trail.since(mark))
 
     def _stack_trace(self, stack: list[UserFrame]) -> tuple[str, tuple[UserPlace, ...]]:
         """The user's stack, outermost call first, as a traceback prints it, and as places."""

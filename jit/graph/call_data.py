@@ -77,7 +77,7 @@ class CallData:
         tensor = node.args[0] if node.target in ("item", torch.Tensor.item) else None
         if isinstance(tensor, fx.Node) and self._is_readable(tensor):
             self._readable.add(node)
-            self._graph.trail.log(self._readable.discard, node)
+            self._graph.trail.learned(self, self._readable.discard, node)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
         """Whether the one element of a tensor is true, which is then guarded. None if the tensor isn't an input, or a comparison of an input."""

@@ -101,7 +101,7 @@ class Fakes:
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
         """Note that a fake belongs to a new Object."""
         self._objects[id(fake)] = obj
-        self._trail.log(self._forget, obj)
+        self._trail.learned(self, self._forget, obj)
 
     def _forget(self, obj: TensorObject) -> None:
         self._objects.pop(id(obj.node.meta["example_value"]), None)
@@ -115,7 +115,7 @@ class Fakes:
     def note_version(self, node: fx.Node) -> None:
         """Note the version of an input's fake, to tell later whether the input has been changed in place."""
         self._versions[node] = version_of(node.meta["example_value"])
-        self._trail.log(self._versions.pop, node)
+        self._trail.learned(self, self._versions.pop, node)
 
     def has_new_version(self, node: fx.Node) -> bool:
         """Whether an input that requires a gradient has been changed in place."""
@@ -140,7 +140,7 @@ class Fakes:
 
     def changes_with_undoing(self) -> None:
         """Note that a fake has been changed in place, so that undoing the instruction makes all fakes stale."""
-        self._trail.log(setattr, self, "stale", True)
+        self._trail.learned(self, setattr, self, "stale", True)
 
     def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body], made_again: Callable[[fx.Node], None]) -> None:
         """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first; `made_again` is told of each node."""

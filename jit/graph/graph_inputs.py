@@ -127,7 +127,7 @@ class GraphInputs:
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self.known[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), *rest)
-        self._graph.trail.log(self.known.pop, id(tensor))
+        self._graph.trail.learned(self, self.known.pop, id(tensor))
         self._graph.fakes.belongs_to(fake, obj)
         self._graph.fakes.note_version(node)
         return obj
@@ -174,7 +174,7 @@ class GraphInputs:
         node = self._graph.outermost.placeholder(identifier(source.describe()), fake)
         obj = TensorObject(node, torch.Tensor, None, state)
         self.known[id(state)] = GraphInput(source, node, obj, state, is_state=True)
-        self._graph.trail.log(self.known.pop, id(state))
+        self._graph.trail.learned(self, self.known.pop, id(state))
         self._graph.fakes.belongs_to(fake, obj)
         self._graph.fakes.note_version(node)
         return obj
@@ -184,7 +184,7 @@ class GraphInputs:
         assert number.source is not None and number.sym is not None
         node = self._graph.outermost.placeholder(identifier(number.source.describe()), number.sym)
         self.known[id(number)] = GraphInput(number.source, node, number, number.value)
-        self._graph.trail.log(self.known.pop, id(number))
+        self._graph.trail.learned(self, self.known.pop, id(number))
         return node
 
     def fakes(self) -> list[torch.Tensor]:

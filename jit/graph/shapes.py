@@ -228,7 +228,7 @@ class Shapes:
         if not -LARGEST <= number.value < LARGEST:
             return False
         if number.cls is float:
-            self._graph.trail.set(number, "sym", self._free_float())
+            self._graph.trail.fill(number, "sym", self._free_float())
             return True
         sym = self._ints.get(source)
         if sym is None:
@@ -237,7 +237,7 @@ class Shapes:
             sym = self._ints[source] = made
             self.properties[source] = made.node._expr
         self.origins[sym.node._expr] = number
-        self._graph.trail.set(number, "sym", sym)
+        self._graph.trail.fill(number, "sym", sym)
         return True
 
     # Numbers.
@@ -325,7 +325,7 @@ class Shapes:
                 self._keep_small(number)
             else:
                 node = self.placeholder(number)
-            self._graph.trail.set(number, "node", node)
+            self._graph.trail.fill(number, "node", node)
             if number.cls is float:
                 self._floats[node] = number
         assert number.node is not None
@@ -360,7 +360,7 @@ class Shapes:
         """The placeholder of a symbol, which the graph takes as an int."""
         if number.node is None:
             node = self._graph.number_input(number)
-            self._graph.trail.set(number, "node", node)
+            self._graph.trail.fill(number, "node", node)
         assert number.node is not None
         return number.node
 

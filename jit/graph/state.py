@@ -209,7 +209,7 @@ class GlobalModes:
     def enter_nominally(self, owner: Object, enter: Callable[[Any], Any]) -> None:
         """A scope that does nothing in compiled code: it is entered for real only if the trace ends inside it."""
         self._nominal.append((owner, enter))
-        self._trail.log(self._nominal.pop)
+        self._trail.changed(self, self._nominal.pop)
 
     def exit_nominally(self, owner: Object) -> bool:
         """Leave such a scope; False where it is not the innermost of them. One that was entered before the trace is left for real where the trace ends."""
@@ -219,7 +219,7 @@ class GlobalModes:
             return True
         if not inside or self._nominal[-1][0] is not owner:
             return False
-        self._trail.log(self._nominal.append, self._nominal.pop())
+        self._trail.changed(self, self._nominal.append, self._nominal.pop())
         return True
 
     def is_grad_enabled(self) -> bool:
@@ -234,7 +234,7 @@ class GlobalModes:
             return
         self._effect_node(torch._C._set_grad_enabled, (enabled,))
         torch._C._set_grad_enabled(enabled)
-        self._trail.log(torch._C._set_grad_enabled, not enabled)
+        self._trail.changed(self, torch._C._set_grad_enabled, not enabled)
         self._reread()
 
     def set_default_dtype(self, dtype: torch.dtype, in_graph: bool) -> None:
@@ -245,7 +245,7 @@ class GlobalModes:
         if in_graph:
             self._effect_node(torch._C._set_default_dtype, (dtype,))
         torch._C._set_default_dtype(dtype)
-        self._trail.log(torch._C._set_default_dtype, before)
+        self._trail.changed(self, torch._C._set_default_dtype, before)
         self._reread()
 
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
@@ -297,7 +297,7 @@ class GlobalModes:
             self._effect_node(scope.exit_function, (scope.node,))
         self._scopes.pop()
         scope.manager.__exit__(None, None, None)
-        self._trail.log(self._enter, scope)
+        self._trail.changed(self, self._enter, scope)
         self._reread()
         self._forget_casts()
         return True
@@ -311,7 +311,7 @@ class GlobalModes:
 
     def _open(self, scope: Scope) -> None:
         self._enter(scope)
-        self._trail.log(self._undo_enter, scope)
+        self._trail.changed(self, self._undo_enter, scope)
         self._reread()
 
     def _enter(self, scope: Scope) -> None:

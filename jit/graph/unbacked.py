@@ -293,7 +293,7 @@ class Unbacked:
         made = Datum(CLASSES[type(sym)], node, *self._place())
         self._numbers[sym.node.expr] = made
         self._graph.call_data.note(node)
-        self._graph.vm.trail.log(self._numbers.pop, sym.node.expr)
+        self._graph.vm.trail.learned(self, self._numbers.pop, sym.node.expr)
         return made
 
     def value(self, number: UnbackedNumber) -> Any:
@@ -347,7 +347,7 @@ class Unbacked:
         if is_sure:
             return True
         self.checked[made] = place, self._asks(condition)
-        vm.trail.log(self.checked.pop, made)
+        vm.trail.learned(self, self.checked.pop, made)
         return True
 
     def settle(self, symbols: Set[sympy.Basic]) -> bool:

@@ -103,7 +103,7 @@ class Wrappers:
     def note_nested(self, obj: TensorObject) -> None:
         """The trace knows this one."""
         self.nested.append(obj)
-        self._graph.trail.log(self.nested.pop)
+        self._graph.trail.learned(self, self.nested.pop)
 
     def holds_lengths(self, obj: Object) -> None:
         """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
@@ -112,7 +112,7 @@ class Wrappers:
         if self.lengths:
             self._graph.vm.relate(Distinct, obj.source, tuple(known.source for known in self.lengths))
         self.lengths.append(obj)
-        self._graph.trail.log(self.lengths.pop)
+        self._graph.trail.learned(self, self.lengths.pop)
 
     def size(self, size: Any) -> Object:
         """The size of a nested tensor that stands for its lengths, as the program has it."""

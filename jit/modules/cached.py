@@ -72,7 +72,7 @@ class CachedFunctionObject(Object):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None and self.source is not None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def reconstruct(self, cg: Codegen) -> None:

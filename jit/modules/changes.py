@@ -16,20 +16,19 @@ from framejit.guards.relations import Relation
 from framejit.guards.source import FunctionField, Pinned, Source, TypeAttr
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import ConstObject
+from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
 from framejit.objects.tensorobject import TensorObject
-
-FILLED_IN = frozenset({"closure", "checked"})
-"""Fields of Objects that say what was so before, and are set when somebody asks."""
+from framejit.trail import TrailRecord, Changed, FieldFilled, FieldSet
 
 
 @dataclass(slots=True)
 class Reached:
     """What is reached from some values, constants apart, and tensors from outside.
 
-    `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
+    `made`: what the trace has made, and the frames of generators among it, by their ids; `cells`: the ids of the cells among it. `sources`: of what
     is from outside, and no more than the first step into it. `given`: these sources, and those of the constants and tensors.
     `taken_to_stay`, `guards`: what was looked at and isn't expected to change, and what was guarded, when code that has these values was traced.
     """
@@ -59,11 +58,14 @@ class Reached:
             source = source.base
         return source in self.taken_to_stay
 
-    def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
-        """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
-        if undo is setattr and is_filled_in(*args):
+    def is_changed_by(self, record: TrailRecord) -> bool:
+        """Whether a mutation has changed one of these values, of those that the trace has made."""
+        if id(record.owner) not in self.made:
             return False
-        return any(id(part) in self.made for part in (getattr(undo, "__self__", None), *args[:1]))
+        if isinstance(record, FieldFilled):
+            filled = getattr(record.owner, record.field)
+            return isinstance(filled, DictObject) and bool(filled.entries)
+        return isinstance(record, Changed) or (isinstance(record, FieldSet) and not record.is_restored())
 
     def has_outside(self, obj: Object) -> bool:
         """Whether a value from outside is one of these, or belongs to one of them."""
@@ -71,15 +73,6 @@ class Reached:
         while source is not None and source not in self.sources:
             source = source.base
         return source is not None
-
-
-def is_filled_in(obj: Object, field: str, before: Any) -> bool:
-    """Whether a field that was set says what was so before: it has its old value, was computed when somebody asked, or is a `__dict__` that was made for a
-    look at the attributes of something that has none."""
-    now = getattr(obj, field)
-    if now is before or field in FILLED_IN:
-        return True
-    return field == "attrs" and before is None and obj.source is None and not now.entries
 
 
 def reachable(vm: TorchVM, values: Iterable[Object]) -> Reached:
@@ -115,8 +108,6 @@ def follow(found: Reached, waiting: list[Object]) -> None:
         found.made[id(obj)] = obj
         if isinstance(obj, CellObject):
             found.cells.add(id(obj))
-        fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
-        found.made |= {id(field): field for field in fields if issubclass(type(field), (list, dict, set))}
         waiting += obj.referents()
         if obj.attrs is not None:
             waiting.append(obj.attrs)
@@ -129,7 +120,7 @@ def stored_outside(vm: TorchVM) -> Iterator[Object]:
 
 def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
     """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
-    return vm.effects.has_changed_since(mark) or any(before.has(undo, args) for undo, args in vm.trail.since(mark))
+    return vm.effects.has_changed_since(mark) or any(map(before.is_changed_by, vm.trail.since(mark)))
 
 
 def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | None = None) -> None:
@@ -144,7 +135,7 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
         since = vm.trail.since(reader.mark)
         read: Reached = reader.reached
         if (
-            any(read.has(undo, args) for undo, args in since)
+            any(map(read.is_changed_by, since))
             or any(read.has_outside(obj) for obj in vm.effects.mutated_since(reader.mark))
             or not read.cells.isdisjoint(goes_on)
             or (reader.reads_outside and (reader.of is None or reader.of in outputs) and can_be_differentiated(vm, outputs))

@@ -48,7 +48,7 @@ class PartialObject(Object):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def get_slot(self, vm: VM, member: Any) -> Object:

@@ -88,7 +88,7 @@ class ScalarObject(ConstObject):
         if self.pending:
             assert self.source is not None
             vm.guard(Equals if is_told_by_equality(self.value) else ValueIs, self.source, self.value)
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:

@@ -69,7 +69,7 @@ class NumpyGenerator(Object):
             found = vm.observe(vm.wrap(self.value.bit_generator, self.source.child(CAttr, "bit_generator")))
             if not isinstance(found, BitGenerator):
                 vm.unsupported(breaks.Random(f"a {found.cls.__qualname__}"))
-            vm.trail.set(self, "bits", found)
+            vm.trail.fill(self, "bits", found)
         assert self.bits is not None
         return self.bits
 

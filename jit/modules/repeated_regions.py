@@ -229,7 +229,7 @@ def note_region(
         return
     region = TracedRegion(call, run, module, name, tuple(guards), tuple(operands), looks, traced.leaves, traced.structure)
     known.append(region)
-    vm.trail.log(known.remove, region)
+    vm.trail.learned(region, known.remove, region)
 
 
 def is_plain(obj: Object) -> bool:

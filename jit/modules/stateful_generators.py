@@ -45,7 +45,7 @@ class StatefulGenerator(Object):
         self.check(vm)
         if self.process is not None:
             vm.relate(Distinct, self.source, (vm.root_source.child(Pinned, self.process),))
-        vm.trail.set(self, "kept", vm.graph.inputs.of_state(self.source, self.kind.read(self.value)))
+        vm.trail.fill(self, "kept", vm.graph.inputs.of_state(self.source, self.kind.read(self.value)))
         assert self.kept is not None
         return self.kept
 

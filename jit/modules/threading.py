@@ -24,7 +24,7 @@ class ThreadLocalObject(Object):
             assert self.source is not None
             found = vm.observe(vm.wrap(self.value.__dict__, self.source.child(CAttr, "__dict__")))
             assert isinstance(found, Namespace)
-            vm.trail.set(self, "attrs", found)
+            vm.trail.fill(self, "attrs", found)
         return self.attrs
 
     def getattr(self, vm: VM, name: str) -> Object:

@@ -50,7 +50,7 @@ def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
         assert isinstance(fresh, TensorObject)
         state = fresh
         graph.moved.append((fresh.node, place, ".data"))
-        vm.trail.log(graph.moved.pop)
+        vm.trail.learned(graph, graph.moved.pop)
     graph.fakes.move(self, state.node)
     if self.source is not None:
         vm.trail.set(self, "data", memory)

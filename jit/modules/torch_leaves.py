@@ -41,6 +41,8 @@ def set_requires_grad(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
     if self.look(vm).requires_grad == enabled:
         return
     if self.source is None:
+        if vm.graph.is_inner() and not vm.graph.body.makes(self.node):
+            refuse(vm, " the function that an operator takes")
         enter(vm, torch.Tensor.requires_grad_, [self, vm.const(enabled)])
         return
     check(vm, self)
@@ -73,6 +75,6 @@ def turned_into_new(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
     if enabled:
         enter(vm, torch.Tensor.requires_grad_, [twin])
         graph.moved.append((twin.node, place, "requires_grad"))
-        vm.trail.log(graph.moved.pop)
+        vm.trail.learned(graph, graph.moved.pop)
     vm.trail.set(graph, "twins", graph.twins | {self: (self.node, twin.node)})
     graph.fakes.move(self, twin.node)

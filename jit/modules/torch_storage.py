@@ -40,7 +40,7 @@ def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
             return known
     made = StorageObject(tensor, size)
     vm.graph.storages.append(made)
-    vm.trail.log(vm.graph.storages.pop)
+    vm.trail.learned(vm.graph, vm.graph.storages.pop)
     return made
 
 

@@ -291,7 +291,7 @@ class DescriptorObject(Object):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None and classes.dictoffset(self.cls):
-            vm.trail.set(self, "attrs", vm.observe(vm.wrap(self.value.__dict__, self._origin(vm).child(InstanceDict))))
+            vm.trail.fill(self, "attrs", vm.observe(vm.wrap(self.value.__dict__, self._origin(vm).child(InstanceDict))))
         return self.attrs
 
     def _origin(self, vm: VM) -> Source:

@@ -49,7 +49,7 @@ class ConstObject(Object):
         if self.pending:
             assert self.source is not None
             vm.guard(Equals, self.source, self.value)
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
@@ -90,7 +90,7 @@ class EnumObject(ConstObject):
         if self.pending:
             assert self.source is not None
             vm.guard(ValueIs, self.source, self.value)
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def truth(self, vm: VM) -> bool:
@@ -98,7 +98,7 @@ class EnumObject(ConstObject):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def getattr(self, vm: VM, name: str) -> Object:

@@ -48,8 +48,8 @@ class DequeObject(Object):
             vm.guard(Length, source, len(values))
             vm.guard(Equals, source.child(CAttr, "maxlen"), self.maxlen)
             elements = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
-            vm.trail.set(self, "elements", elements)
-            vm.trail.set(self, "original", elements)
+            vm.trail.fill(self, "elements", elements)
+            vm.trail.fill(self, "original", elements)
         return elements
 
     def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:

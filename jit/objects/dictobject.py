@@ -92,7 +92,7 @@ class DictObject(Namespace):
             entry = (const_key(vm, name), vm.observe(vm.wrap(value, source.child(Item, name))))
         entries = self.entries
         entries[name] = entry  # type: ignore[assignment]
-        vm.trail.log(entries.pop, name)
+        vm.trail.learned(self, entries.pop, name)
         return None if entry is None else entry[1]
 
     def has_plain_keys(self) -> bool:
@@ -146,8 +146,8 @@ class DictObject(Namespace):
         for key, entry in self.stores.items():
             old = entries.get(key)
             entries[key] = entry if old is None else (old[0], entry[1])
-        vm.trail.set(self, "entries", entries)
-        vm.trail.set(self, "complete", True)
+        vm.trail.fill(self, "entries", entries)
+        vm.trail.fill(self, "complete", True)
         return entries
 
     def items(self, vm: VM) -> list[Entry]:
@@ -190,10 +190,10 @@ class DictObject(Namespace):
         old = table.get(hash_key)
         if old is None:
             table[hash_key] = (key, value)
-            vm.trail.log(table.pop, hash_key)
+            vm.trail.changed(self, table.pop, hash_key)
         else:
             table[hash_key] = (old[0], value)
-            vm.trail.log(table.__setitem__, hash_key, old)
+            vm.trail.changed(self, table.__setitem__, hash_key, old)
 
     def delete(self, vm: VM, name: Any) -> bool:
         """Remove a plain constant key (or another hash key of a complete dict); False where there is none."""
@@ -204,7 +204,7 @@ class DictObject(Namespace):
                 self._take(vm, "stores", name)
             if name not in self.removed:
                 self.removed.add(name)
-                vm.trail.log(self.removed.discard, name)
+                vm.trail.changed(self, self.removed.discard, name)
             vm.effects.mutated(self)
             if not self.complete:
                 return True
@@ -216,7 +216,7 @@ class DictObject(Namespace):
         kept = dict(getattr(self, table))
         del kept[name]
         self.taken.append(name)
-        vm.trail.log(self.taken.pop)
+        vm.trail.changed(self, self.taken.pop)
         vm.trail.set(self, table, kept)
 
     def del_item(self, vm: VM, key: Object) -> bool:
@@ -227,7 +227,7 @@ class DictObject(Namespace):
         """Give the dict new contents altogether (clear, move_to_end(last=False))."""
         for name in self.entries:
             self.taken.append(name)
-            vm.trail.log(self.taken.pop)
+            vm.trail.changed(self, self.taken.pop)
         vm.trail.set(self, "entries", entries)
         if self.source is not None:
             vm.trail.set(self, "complete", True)
@@ -419,7 +419,7 @@ def instance_dict(vm: VM, obj: Object) -> Namespace | None:
         attrs: Object = DictObject()
         if obj.source is not None:
             attrs = vm.observe(vm.wrap(object.__getattribute__(obj.value, "__dict__"), obj.source.child(InstanceDict)))
-        vm.trail.set(obj, "attrs", attrs)
+        vm.trail.fill(obj, "attrs", attrs)
     return obj.attrs
 
 

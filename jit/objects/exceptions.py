@@ -47,7 +47,7 @@ class ExceptionObject(Object):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def real(self, vm: VM) -> BaseException:
@@ -146,7 +146,7 @@ class ExceptionObject(Object):
         if not self.passed:
             return self.beneath or vm.const(None)
         if self.seen is None or self.seen.passed is not self.passed:
-            vm.trail.set(self, "seen", TracebackObject(self))
+            vm.trail.fill(self, "seen", TracebackObject(self))
         return self.seen  # type: ignore[return-value]
 
     def set_traceback(self, vm: VM, traceback: Object) -> None:

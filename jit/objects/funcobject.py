@@ -62,13 +62,13 @@ class FunctionObject(Object):
         """The values of `__defaults__`."""
         if self.defaults is None and self.value is not MISSING:
             found = self.field(vm, "defaults", self.value.__defaults__)
-            vm.trail.set(self, "defaults", TupleObject([]) if found is None else found)
+            vm.trail.fill(self, "defaults", TupleObject([]) if found is None else found)
         return [] if self.defaults is None else abstract.iterate(vm, self.defaults)
 
     def keyword_default(self, vm: VM, name: str) -> Object | None:
         """One value of `__kwdefaults__`."""
         if self.kwdefaults is None and self.value is not MISSING:
-            vm.trail.set(self, "kwdefaults", self.field(vm, "kwdefaults", self.value.__kwdefaults__))
+            vm.trail.fill(self, "kwdefaults", self.field(vm, "kwdefaults", self.value.__kwdefaults__))
         if self.kwdefaults is None:
             return None
         return vm.observe(self.kwdefaults).lookup(vm, name)  # type: ignore[attr-defined]
@@ -84,13 +84,13 @@ class FunctionObject(Object):
                 cells = [vm.from_real(cell) for cell in real]
             else:
                 cells = [vm.observe(vm.wrap(cell, source.child(ClosureCell, Slot(i, names[i])))) for i, cell in enumerate(real)]
-            vm.trail.set(self, "closure", cells)
+            vm.trail.fill(self, "closure", cells)
             return cells
         return self.closure
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def is_data_descriptor(self, vm: VM) -> bool:
@@ -108,7 +108,7 @@ class FunctionObject(Object):
         """Guard what calling the function depends on: its code, and its globals unless the function itself is pinned."""
         if not self.checked:
             assert self.source is not None
-            vm.trail.set(self, "checked", True)
+            vm.trail.fill(self, "checked", True)
             vm.guard(CodeIs, self.source, self.code)
             if not isinstance(self.source, (Pinned, TypeAttr)):
                 vm.guard(ValueIs, self.source.child(FunctionField, "globals"), self.value.__globals__)

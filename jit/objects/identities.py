@@ -49,7 +49,7 @@ def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fi
         others = [other for other, fixed in known.values() if other.cls is obj.cls and not (fixed and is_fixed)]
         guard_distinct(vm, obj, *(other for other in others if not are_keys_of_one_dict(obj, other)))
         known[id(obj)] = obj, is_fixed
-        vm.trail.log(known.pop, id(obj))
+        vm.trail.learned(obj, known.pop, id(obj))
     return obj
 
 

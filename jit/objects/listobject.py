@@ -41,15 +41,15 @@ class ListObject(Object):
             vm.guard(Length, source, len(values))
             original = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
             elements = original + self.appended
-            vm.trail.set(self, "original", original)
-            vm.trail.set(self, "elements", elements)
+            vm.trail.fill(self, "original", original)
+            vm.trail.fill(self, "elements", elements)
         return elements
 
     def append(self, vm: VM, item: Object) -> None:
         """list.append; guards nothing."""
         target = self.appended if self.elements is None else self.elements
         target.append(item)
-        vm.trail.log(target.pop)
+        vm.trail.changed(self, target.pop)
         if self.source is not None:
             vm.effects.mutated(self)
 
@@ -68,7 +68,7 @@ class ListObject(Object):
     def set_at(self, vm: VM, index: int, item: Object) -> None:
         """`self[index] = item` for an index that is in range and not negative."""
         elements = self.items(vm)
-        vm.trail.log(elements.__setitem__, index, elements[index])
+        vm.trail.changed(self, elements.__setitem__, index, elements[index])
         elements[index] = item
         if self.source is not None:
             vm.effects.mutated(self)
@@ -77,7 +77,7 @@ class ListObject(Object):
         """Take the last item of a list that is not empty."""
         elements = self.items(vm)
         item = elements.pop()
-        vm.trail.log(elements.append, item)
+        vm.trail.changed(self, elements.append, item)
         if self.source is not None:
             vm.effects.mutated(self)
         return item

@@ -75,7 +75,7 @@ class ArrayObject(Object):
                 vm.unsupported(breaks.ForeignArray(self.source.told(), why))
             made = vm.graph.input(self.source.child(ArrayTensor, self.read_only), tensor_of(self.value))
             assert isinstance(made, TensorObject)
-            vm.trail.set(self, "form", made)
+            vm.trail.fill(self, "form", made)
             return made
         return self.form
 

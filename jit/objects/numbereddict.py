@@ -24,7 +24,7 @@ def go_by_place(vm: VM, mapping: Object | None) -> None:
         return
     keys = list(dict.__iter__(mapping.value))
     if keys and all(type(key) is int for key in keys) and is_in_order(mapping.value) and list(OrderedDict.__iter__(mapping.value)) == keys:
-        vm.trail.set(mapping, "by_place", True)
+        vm.trail.fill(mapping, "by_place", True)
 
 
 def goes_by_place(mapping: DictObject) -> bool:

@@ -96,7 +96,7 @@ class NumberObject(ConstObject):
         if self.sym is None or self.cls is float:
             return super().constant(vm)
         vm.graph.shapes.decide(operator.eq, self.sym, self.value)
-        vm.trail.set(self, "pending", False)
+        vm.trail.fill(self, "pending", False)
         return self.value
 
     def as_graph_argument(self, vm: VM) -> Any:
@@ -174,10 +174,10 @@ class DeferredNumber(Deferred, NumberObject):
     def symbol(self, vm: VM) -> Any:
         """Made from the symbols of its operands; None where one of them has none."""
         if self.pending and not self.asked:
-            vm.trail.set(self, "asked", True)
+            vm.trail.fill(self, "asked", True)
             parts = syms_of(vm, self.operands)
             if parts is not None:
-                vm.trail.set(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
+                vm.trail.fill(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
         return self.sym if self.pending else None
 
     def constant(self, vm: VM) -> Any:
@@ -186,7 +186,7 @@ class DeferredNumber(Deferred, NumberObject):
                 return super().constant(vm)
             for operand in self.operands:
                 operand.constant(vm)
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def compute(self, cg: Codegen) -> None:
@@ -211,7 +211,7 @@ class ComparedNumbers(Deferred):
     def constant(self, vm: VM) -> Any:
         if self.pending:
             vm.graph.shapes.decide(COMPARISONS[self.symbol], *[sym_of(vm, operand) for operand in self.operands])
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def compute(self, cg: Codegen) -> None:

@@ -80,7 +80,7 @@ class PeekedIterator(Object):
         if self.cls is not RANGE_ITERATOR:
             over = field_of(vm, self, "sequence")
             if over is not None and self.cls in LIVE:
-                vm.trail.set(self, "over", vm.observe(over))
+                vm.trail.fill(self, "over", vm.observe(over))
             elif over is not None and self.cls in BACKWARD:
                 if over.cls is not tuple:
                     self.refuse(vm, f" over a {classes.name(over.cls)}")
@@ -91,7 +91,7 @@ class PeekedIterator(Object):
                     self.refuse(vm, " over a dict that has changed its size")
                 assert self.source is not None
                 vm.guard(Equals, self.source.child(IteratorField, "intact"), True)
-        vm.trail.set(self, "items", upcoming(self.value))
+        vm.trail.fill(self, "items", upcoming(self.value))
 
     def replay(self, cg: Codegen) -> None:
         if not self.steps:

@@ -58,15 +58,15 @@ class SetObject(Operand):
                 vm.guard(ValueIs, self.source, self.value)
                 known = [vm.pin(element) for element in elements]
                 table = {element.hash_key(vm): element for element in known}
-                vm.trail.set(self, "table", table)
+                vm.trail.fill(self, "table", table)
                 return table
             if not all(map(is_plain, elements)):
                 vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(self.cls)} of objects made outside the compiled function"))
             assert self.source is not None
             vm.guard(SetEquals, self.source, tuple(elements))
             table = {element: vm.const(element) for element in elements}
-            vm.trail.set(self, "before", dict(table))
-            vm.trail.set(self, "table", table)
+            vm.trail.fill(self, "before", dict(table))
+            vm.trail.fill(self, "table", table)
         return table
 
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
@@ -118,7 +118,7 @@ class SetObject(Operand):
             return
         tell_keys_apart(vm, key, table)
         table[key] = item
-        vm.trail.log(table.pop, key)
+        vm.trail.changed(self, table.pop, key)
         self.step(vm, set.update, stand_ins([key]))
 
     def remove(self, vm: VM, key: Any) -> bool:

@@ -41,7 +41,7 @@ class StorageObject(Object):
         if found is None:
             found = AddressObject(self, tensor)
             self.addresses[offset] = found
-            vm.trail.log(self.addresses.pop, offset)
+            vm.trail.learned(self, self.addresses.pop, offset)
         return found
 
     def getattr(self, vm: VM, name: str) -> Object:

@@ -77,7 +77,7 @@ class TupleObject(Object):
         if self.source is not None and self.elements is None and self.cls is tuple:
             if not self.guarded:
                 vm.guard(Equals, self.source, self.value)
-                vm.trail.set(self, "guarded", True)
+                vm.trail.fill(self, "guarded", True)
             return self.value
         values = tuple(vm.observe(item).constant(vm) for item in self.items(vm))
         if self.cls is tuple:

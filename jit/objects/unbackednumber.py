@@ -237,14 +237,14 @@ class Computed(UnbackedNumber):
             if tensor is not None:
                 number = enter(vm, torch.Tensor.item, [tensor])
                 assert isinstance(number, Datum)
-                vm.trail.set(self, "node", number.node)
+                vm.trail.fill(self, "node", number.node)
         elif self.cls is int and self.sym(vm) is not None:
             return self.in_graph(vm)
         return self.constant(vm) if self.node is None else self.node
 
     def in_graph(self, vm: VM) -> fx.Node:
         if self.node is None:
-            vm.trail.set(self, "node", vm.graph.number_node(IN_GRAPHS[self.operation], self.operands, self.sym(vm)))
+            vm.trail.fill(self, "node", vm.graph.number_node(IN_GRAPHS[self.operation], self.operands, self.sym(vm)))
         assert self.node is not None
         return self.node
 

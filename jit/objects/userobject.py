@@ -29,7 +29,7 @@ class UserObject(Object):
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
-            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def share_dict(self, vm: VM, namespace: Object) -> bool:
@@ -42,7 +42,7 @@ class UserObject(Object):
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         if member not in self.slots:
             self.slots[member] = self._read_slot(vm, member)
-            vm.trail.log(self.slots.pop, member)
+            vm.trail.learned(self, self.slots.pop, member)
         found = self.slots[member]
         if found is None:
             vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
@@ -67,7 +67,7 @@ class UserObject(Object):
                 self.get_slot(vm, member)
             except Raise:
                 vm.raise_(AttributeError, member.__name__)
-        vm.trail.log(self._restore, dict(self.slots), dict(self.stored))
+        vm.trail.changed(self, self._restore, dict(self.slots), dict(self.stored))
         self.slots[member] = value
         self.stored[member] = None
         if self.source is not None:

@@ -52,7 +52,7 @@ class DeferredText(Deferred):
                     ConstObject.constant(value, vm)  # a guard on its value, not a relation of symbols, says what changes from call to call
                 else:
                     value.constant(vm)
-            vm.trail.set(self, "pending", False)
+            vm.trail.fill(self, "pending", False)
         return self.value
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:

@@ -43,7 +43,7 @@ class ClassLookups:
             elif found is None:
                 trace.guard(TypeIs, source, type(None))
         self.raw_attributes[key] = found
-        trace.trail.log(self.raw_attributes.pop, key)
+        trace.trail.learned(self, self.raw_attributes.pop, key)
         return found
 
     def _find(self, cls: type, name: str) -> Any:
@@ -79,7 +79,7 @@ class ClassLookups:
             else:
                 found = trace.observe_at(raw, source, False)
         self.attributes[key] = found
-        trace.trail.log(self.attributes.pop, key)
+        trace.trail.learned(self, self.attributes.pop, key)
         return found
 
     def rest_on_bases(self, cls: type) -> None:
@@ -96,4 +96,4 @@ class ClassLookups:
             trace.guard(ValueIs, source.child(Index, i), mro[i])
         self._alive[id(cls)] = cls
         self.raw_attributes[key] = cls
-        trace.trail.log(self.raw_attributes.pop, key)
+        trace.trail.learned(self, self.raw_attributes.pop, key)

@@ -205,7 +205,7 @@ class Tracer:
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
         frame.delivery = None
-        self.trail.log(frame.restore, frame.snapshot())
+        self.trail.changed(frame, frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
         try:
@@ -215,7 +215,7 @@ class Tracer:
                 if exceptions.is_stop_iteration_of_generator(raised.exc):
                     self.restart_without(generator)
                 self.failed_stand_ins.append(frame)
-                self.trail.log(self.failed_stand_ins.pop)
+                self.trail.learned(self, self.failed_stand_ins.pop)
             raise
         finally:
             self.depth -= 1
@@ -223,7 +223,7 @@ class Tracer:
         closing_runs = frame.decoded.handler_at[frame.pc] is not None or frame.instruction.value  # what it delegates to may have a `close()`
         if type(signal) is Yield and closing_runs and frame not in self.guarded_generators:
             self.guarded_generators.append(frame)
-            self.trail.log(self.guarded_generators.pop)
+            self.trail.learned(self, self.guarded_generators.pop)
         return signal.value, type(signal) is not Yield
 
     def next_with_end(self, iterator: Object) -> Object | None:
@@ -288,9 +288,9 @@ class Tracer:
             if namespace is None:
                 namespace = splitting.AppNamespace(dict, None, function.__globals__)
                 self._namespaces[id(function.__globals__)] = namespace
-                self.trail.log(self._namespaces.pop, id(function.__globals__))
+                self.trail.learned(self, self._namespaces.pop, id(function.__globals__))
             found = self._constants[id(function)] = FunctionObject(function.__code__, namespace, function.__qualname__, None, function)
-            self.trail.log(self._constants.pop, id(function))
+            self.trail.learned(self, self._constants.pop, id(function))
         assert isinstance(found, FunctionObject)
         return found
 
@@ -479,7 +479,7 @@ class Tracer:
             assert obj.source is not None
             real = self.observe_at(obj.value, obj.source, True)
             obj.real = real
-            self.trail.log(setattr, obj, "real", None)
+            self.trail.learned(obj, setattr, obj, "real", None)
         return real
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
@@ -522,7 +522,7 @@ class Tracer:
         obj = wrapper.wrap(self, value, source)
         if wrapper.shared:
             self._shared[id(value)] = obj
-            self.trail.log(self._shared.pop, id(value))
+            self.trail.learned(self, self._shared.pop, id(value))
         return obj
 
     def const(self, value: Any) -> Object:
@@ -535,7 +535,7 @@ class Tracer:
             if found.value is value:
                 # What it refers to (a function's globals) may be known only from here on.
                 self._constants[id(value)] = found
-                self.trail.log(self._constants.pop, id(value))
+                self.trail.learned(self, self._constants.pop, id(value))
         return found
 
     def pin(self, value: Any) -> Object:
@@ -577,10 +577,10 @@ class Tracer:
             known = self._shared.get(id(namespace))
             found = known if isinstance(known, DictObject) else DictObject(type(namespace), source, namespace)
             self._namespaces[id(namespace)] = found
-            self.trail.log(self._namespaces.pop, id(namespace))
+            self.trail.learned(self, self._namespaces.pop, id(namespace))
             if found is not known:
                 self._shared[id(namespace)] = found
-                self.trail.log(self._shared.pop, id(namespace))
+                self.trail.learned(self, self._shared.pop, id(namespace))
         return found
 
     def instance_dict_of(self, obj: Object) -> DictObject | None:

@@ -42,7 +42,7 @@ class Stub:
 
     def guard(self, kind: type[Guard], source: Any, *payload: Any) -> None:
         self.guards.append((kind, source, payload))
-        self.trail.log(self.guards.pop)
+        self.trail.learned(self, self.guards.pop)
 
     relate = guard
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import functools
 import heapq
 import itertools
@@ -727,3 +728,209 @@ def random_numbers(given):
 def random_numbers_of_torch(given):
     source = torch.Generator().manual_seed(3)
     return (lambda: 2.0 + torch.rand((), generator=source)), (lambda: torch.rand((), generator=source))
+
+
+@kind
+def reversed_dict(given):
+    return advancing(reversed({2.0: 1, 3.0: 1, 5.0: 1, 7.0: 1}))
+
+
+@kind
+def dict_of_which_a_key_is_deleted(given):
+    held = {2.0: "a", 3.0: "b", 5.0: "c"}
+
+    def change():
+        del held[min(held)]
+        return float(len(held))
+
+    return change, lambda: list(held)
+
+
+@kind
+def dict_that_is_cleared(given):
+    held = {2.0: "a", 3.0: "b"}
+
+    def change():
+        n = 1.0 + len(held)
+        held.clear()
+        return n
+
+    return change, lambda: list(held)
+
+
+@kind
+def default_factory(given):
+    held = collections.defaultdict(lambda: 2.0)
+
+    def change():
+        n = held.default_factory()
+        held.default_factory = lambda: n + 1.0
+        return n
+
+    return change, lambda: held["missing"]
+
+
+@kind
+def set_pop(given):
+    held = {2.0, 3.0, 5.0}
+    return held.pop, lambda: sorted(held)
+
+
+@kind
+def bounded_deque(given):
+    held = collections.deque([2.0, 3.0], maxlen=2)
+
+    def change():
+        held.append(held[-1] + 1.0)
+        return held[0]
+
+    return change, lambda: list(held)
+
+
+@kind
+def instance_dict_replaced(given):
+    box = Box()
+    box.n = 2.0
+
+    def change():
+        box.__dict__ = {"n": box.n + 1.0}
+        return box.n
+
+    return change, lambda: box.n
+
+
+@kind
+def traceback_dropped(given):
+    try:
+        raise ValueError
+    except ValueError as error:
+        held = [error]
+
+    def change():
+        n = 2.0 + (held[0].__traceback__ is None)
+        held[0].__traceback__ = None
+        return n
+
+    return change, lambda: held[0].__traceback__ is None
+
+
+@kind
+def context_variable_that_is_reset(given):
+    variable = contextvars.ContextVar("n", default=2.0)
+    tokens = [variable.set(3.0), variable.set(5.0)]
+
+    def change():
+        n = variable.get()
+        if tokens:
+            variable.reset(tokens.pop())
+        return n
+
+    return change, variable.get
+
+
+@kind
+def requires_grad_of_a_tensor_made_here(given):
+    t = torch.ones(2)
+
+    def change():
+        n = 2.0 + t.requires_grad
+        t.requires_grad_(not t.requires_grad)
+        return n
+
+    return change, lambda: float(t.requires_grad)
+
+
+@kind
+def data_of_a_tensor_made_here(given):
+    t = torch.ones(2)
+
+    def change():
+        t.data = t.data * 2
+        return float(t.shape[0]) * t.sum()
+
+    return change, lambda: t
+
+
+@kind
+def hook_that_is_taken_off(given):
+    t = torch.ones(2, requires_grad=True) * 2
+    handles = [t.register_hook(lambda gradient: gradient * 3), t.register_hook(lambda gradient: gradient * 5)]
+
+    def change():
+        n = 1.0 + len(handles)
+        if handles:
+            handles.pop().remove()
+        return n
+
+    return change, lambda: len(handles)
+
+
+@kind
+def requires_grad_of_a_tensor_from_outside(given):
+    def change():
+        n = 2.0 + given.t.requires_grad
+        given.t.requires_grad_(not given.t.requires_grad)
+        return n
+
+    return change, lambda: float(given.t.requires_grad)
+
+
+@kind
+def data_of_a_tensor_from_outside(given):
+    def change():
+        given.t.data = given.t.data * 2
+        return given.t.sum()
+
+    return change, lambda: given.t
+
+
+@kind
+def attribute_of_value_from_outside_that_is_deleted(given):
+    def change():
+        n = 2.0 + hasattr(given, "inner")
+        if n == 3.0:
+            del given.inner
+        return n
+
+    return change, lambda: hasattr(given, "inner")
+
+
+@kind
+def iterator_from_outside(given):
+    return advancing(given.iterator)
+
+
+class Backwards:
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        return index + 2.0
+
+
+@kind
+def reversed_object(given):
+    return advancing(reversed(Backwards()))
+
+
+@kind
+def errors_of_numpy(given):
+    state = np.errstate(divide="ignore")
+
+    def change():
+        with state:
+            return 2.0
+
+    return change, lambda: None
+
+
+@kind
+def gradient_that_is_retained(given):
+    t = torch.ones(2, requires_grad=True) * 2
+
+    def change():
+        n = 2.0 + t.retains_grad
+        t.retain_grad()
+        return n
+
+    return change, lambda: float(t.retains_grad)
