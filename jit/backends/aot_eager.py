@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from framejit.backends.changed_inputs import partition_with_copies
 from framejit.backends.eager import compile_eager
 from framejit.backends.recompute import partition
 from framejit.backends.registry import Backend
+from framejit.graph.demands import OF_OTHERS
 
 if effects._get_effect(torch.ops.aten._linalg_check_errors.default) is None:
     # torch before 2.13 leaves the checks of factorisations out of AOTAutograd's graphs: those that fail would give zeros.
@@ -37,6 +39,6 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
 
 
 BACKEND = Backend(
-    "aot_eager", compile_aot_eager, inputs="fake", trusted=True, faster_for_fixed_sizes=False, takes_unbacked=True,
-    takes_gradients=True, takes_hooks=True, draws_in_order=True, runs_nodes=True,
+    "aot_eager", compile_aot_eager, inputs="fake", trusted=True, faster_for_fixed_sizes=False, runs_nodes=True,
+    takes=replace(OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import fx, nn
 from framejit.backends import node_lines
 from framejit.backends.calling import boxed_forward
 from framejit.backends.registry import Backend
+from framejit.graph.demands import Demands
 
 
 def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -33,6 +34,6 @@ def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable
 
 
 BACKEND = Backend(
-    "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True,
-    takes_gradients=True, takes_hooks=True, draws_in_order=True, runs_nodes=True,
+    "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, runs_nodes=True,
+    takes=Demands(takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True),
 )  # fmt: skip

@@ -31,6 +31,7 @@ from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
+from framejit.graph.demands import OF_OTHERS
 from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.warning_filters import version_kept
@@ -215,5 +216,6 @@ def without_alpha(graph: fx.Graph) -> None:
 
 
 BACKEND = InductorBackend(
-    "inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True, takes_hooks=True, compiles_kernels=True
-)
+    "inductor", compile_inductor, inputs="fake", trusted=True,
+    takes=replace(OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, takes_sparse=False, compiles_kernels=True),
+)  # fmt: skip

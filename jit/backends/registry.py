@@ -11,6 +11,7 @@ from typing import Any, Literal
 from framejit.backends import ecosystem
 from framejit.directives import untraced
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
+from framejit.graph.demands import OF_OTHERS, Demands
 
 BackendFn = Callable[..., Callable[..., Any]]
 
@@ -26,16 +27,8 @@ class Backend:
         trusted: the callable's outputs need no check.
         needs_contexts: it looks at torch's TracingContext, which costs time to set up.
         faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
-        one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
-        takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
-        takes_gradients: it compiles graphs that ask autograd for gradients.
-        takes_hooks: it compiles graphs that set hooks on saved tensors, functions of the program's.
-        takes_objects: what it makes of a graph may be given the states of generators and tokens of modules with hooks, and may rest on the data of small
-            tensors that objects hold.
-        draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
+        takes: what its graphs may hold, and what they need.
         runs_nodes: the graph's nodes run as Python code, so that what they raise has their line (node_lines.py).
-        compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
-        guards_data: what it makes of a graph runs behind guards, which may read the data of tensors from outside.
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
@@ -47,15 +40,8 @@ class Backend:
     trusted: bool = False
     needs_contexts: bool = True
     faster_for_fixed_sizes: bool = True
-    one_autograd_node: bool = True
-    takes_unbacked: bool = False
-    takes_gradients: bool = False
-    takes_hooks: bool = False
-    takes_objects: bool = True
-    draws_in_order: bool = False
+    takes: Demands = OF_OTHERS
     runs_nodes: bool = False
-    compiles_kernels: bool = False
-    guards_data: bool = True
     static_shapes: bool = False
     sizes: tuple[int | None, int | None] = (None, None)
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -25,7 +25,7 @@ from framejit.tracing import boundary, looks
 from framejit.tracing.passage import untraceable_mode
 from framejit.tracing.predictions import RAISES, leaves_program, predict
 from framejit.tracing.splitting import split_frames, within_reach
-from framejit.tracing.stops import Escape, GraphBreak, Restart
+from framejit.tracing.stops import Escape, GraphBreak
 
 WHOLE_FRAME = (breaks.Debugger, breaks.LazyModuleCall)
 """Reasons for which the whole frame runs uncompiled, as it also does if the program is about to raise."""
@@ -82,8 +82,6 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
     while reach:
         try:
             return plan_split_in(attempt, reach, broke, asked_by_torch)
-        except Restart:
-            raise
         except (CannotGenerate, GraphBreak) as refused:
             logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
             if attempt.tracer.graph.is_finished:  # nodes that were pruned can't come back

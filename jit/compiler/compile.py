@@ -13,7 +13,6 @@ from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.left_to_autograd import LeftToAutograd
-from framejit.backends.registry import Backend
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
 from framejit.codegen import Continuation, emit
@@ -22,6 +21,7 @@ from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_uncompiled
 from framejit.compiler.planned import Planned, Uncompiled, plan_end
+from framejit.compiler.retreats import FailedGraph, TraceTerms, retreat
 from framejit.compiler.superseded import fate
 from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
@@ -29,9 +29,8 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
-from framejit.graph.demands import GraphDemands, RestartWith
+from framejit.graph.demands import RestartWith
 from framejit.guards.build import check_all
-from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
@@ -61,23 +60,21 @@ def compile_call(request: CompileRequest) -> Entry:
 def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
     """Trace again until no trace asks for a restart. After a restart, the trace breaks where earlier traces have found that it must.
 
-    If a backend can't handle floats that vary, they become constants. If it fails on a graph with symbolic numbers or sizes that the program hasn't declared,
-    or with distributed tensors, all numbers and sizes become constants; if that doesn't help, distributed tensors stay outside of graphs. A graph
-    that AOTAutograd rejects is compiled with a backend that leaves gradients to autograd.
+    Where the backend fails on a graph, the next trace gives something up (retreats.py). A graph that a backend isn't to blame for is compiled with the one
+    that leaves gradients to autograd.
     """
-    dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
-    demands = demands_of(options.backend, request.family.takes_first_steps)
+    terms = first = first_terms(request)
     withheld = Withheld(request.family.untold)
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands, withheld,
+            request.function, request.args, options.config, request.changing, breaks_at, request.names, terms.dynamic, terms.demands, withheld,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except RestartWith as restart:
-            demands = replace(demands, **{restart.demand: restart.allowed})
+            terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except Untold as untold:
             withheld = untold.withheld
         except Ahead as ahead:
@@ -85,26 +82,26 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
                 ahead.run()
             except Exception:
                 breaks_at[ahead.place] = ahead.reason
-        except Restart as stop:
-            assert stop.place not in breaks_at, stop
-            breaks_at[stop.place] = stop.reason
+        except Restart as restart_at:
+            assert restart_at.place not in breaks_at, restart_at
+            breaks_at[restart_at.place] = restart_at.reason
         except LeftToAutograd as error:
             request = left_to_autograd(request, error)
-            options, dynamic = request.options, request.dynamic
-            demands = demands_of(options.backend, request.family.takes_first_steps)
+            options = request.options
+            terms = first = first_terms(request)
         except BackendError:
-            if not options.backend.needs_contexts:
+            given_up = retreat(FailedGraph(tracer.graph, options.backend, terms, first))
+            if given_up is None:
                 raise
-            if dynamic.floats and tracer.graph.shapes.has_floats():
-                dynamic = replace(dynamic, floats=False)
-            elif (tracer.graph.shapes.may_be_constants() or tracer.graph.wrappers.has_distributed) and not dynamic.fixed:
-                dynamic = FIXED
-            elif tracer.graph.wrappers.has_distributed and demands.takes_distributed:
-                dynamic, demands = request.dynamic, replace(demands, takes_distributed=False)
-            else:
-                raise
+            terms = given_up
         finally:
             tracer.dispose()
+
+
+def first_terms(request: CompileRequest) -> TraceTerms:
+    """What the first trace of a request may do."""
+    takes = request.options.backend.takes
+    return TraceTerms(request.dynamic, replace(takes, takes_first_steps=takes.takes_first_steps or request.family.takes_first_steps))
 
 
 def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileRequest:
@@ -115,16 +112,6 @@ def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileR
     STATISTICS.reason(f"{where} {why}")
     logs.warn_once(where, f"{where} {why}")
     return replace(request, options=replace(request.options, backend=RECORDED), left_to_autograd=why)
-
-
-def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
-    """What a backend requires of graphs. With a backend that compiles a backward as a whole, which takes long, first steps of optimizers aren't compiled."""
-    takes_first_steps = takes_first_steps or not backend.one_autograd_node
-    return GraphDemands(
-        backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, backend.takes_hooks, takes_first_steps,
-        backend.takes_objects, backend.draws_in_order, backend.compiles_kernels, takes_sparse=not backend.compiles_kernels,
-        guards_data=backend.guards_data,
-    )
 
 
 def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
@@ -154,8 +141,6 @@ def plan(traced: Traced) -> Planned | Uncompiled:
         assert traced.result is not None
         try:
             return plan_end(traced.attempt, traced.result)
-        except Restart:
-            raise
         except GraphBreak as refused:
             stop = refused
     return plan_break(traced.attempt, stop)

@@ -11,7 +11,6 @@ from framejit.backends.calling import with_check_of_backward, with_draws_put_bac
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.grad_mode import records_gradients
-from framejit.backends.left_to_autograd import LeftToAutograd
 from framejit.backends.request import (
     BackendGuard,
     FrozenInputGuard,
@@ -28,9 +27,6 @@ from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
-from framejit.errors import BackendError
-from framejit.graph.builder import GraphBuilder
-from framejit.graph.demands import RestartWith
 from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
 from framejit.graph.partly_reached import partly_reached
@@ -64,18 +60,10 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
-    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.one_autograd_node and records_gradients(request) else {}
+    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.takes.one_autograd_node and records_gradients(request) else {}
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
-    try:
-        with as_the_program_has_it(attempt.collects):
-            compiled = compile_graph(request)
-    except LeftToAutograd:
-        raise
-    except BackendError:
-        demand = dispensable(attempt.tracer.graph)
-        if demand is None:
-            raise
-        raise RestartWith(demand, False) from None
+    with as_the_program_has_it(attempt.collects):
+        compiled = compile_graph(request)
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
@@ -91,20 +79,6 @@ def compile_planned(planned: Planned) -> Compiled:
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
     asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]
     return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)), errors)
-
-
-def dispensable(graph: GraphBuilder) -> str | None:
-    """After a backend has failed on a graph: the field of GraphDemands that allowed something which the graph could do without; None if there is none."""
-    node, wrappers = graph.autograd_node, graph.wrappers
-    present = {
-        "takes_gradients": node is not None and node.asks,
-        "takes_unbacked": graph.unbacked.present,
-        "takes_nested": wrappers.nested,
-        "takes_masked": wrappers.has_masked,
-        "takes_sparse": any(node.op == "placeholder" or any(user.op != "output" for user in node.users) for node in graph.sparse_values()),
-        "makes_sparse": any(node.op != "placeholder" for node in graph.sparse_values()),
-    }
-    return next((demand for demand, found in present.items() if found and getattr(graph.demands, demand)), None)
 
 
 def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:

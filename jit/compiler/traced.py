@@ -9,7 +9,7 @@ from framejit import breaks
 from framejit.driver.request import CompileRequest
 from framejit.objects.object import NotConstant, Object, Raise
 from framejit.report import Stopwatch
-from framejit.tracing.stops import Escape, GraphBreak, Restart
+from framejit.tracing.stops import Escape, GraphBreak
 from framejit.tracing.tracer import Tracer
 
 
@@ -48,8 +48,6 @@ def trace(attempt: Attempt) -> Traced:
     """Trace the frame. Raises Restart if the trace must be restarted."""
     try:
         return Traced(attempt, run(attempt.tracer), None)
-    except Restart:
-        raise
     except GraphBreak as stop:
         return Traced(attempt, None, stop)
     finally:

@@ -288,7 +288,7 @@ class Compiler:
     def _observer(self, call: Call) -> Any:
         """The program's mode or tracer that observes each operator now, so that the call runs uncompiled; None if there is none. NotImplemented means that the
         caller looks for an entry again."""
-        runs_operators = not self.options.backend.one_autograd_node
+        runs_operators = not self.options.backend.takes.one_autograd_node
         seen_by = observer(runs_operators)
         if seen_by in OF_THE_PROCESS:  # it may be what the backend of another thread's compilation has set
             if wait(lambda: self._serves(call)):

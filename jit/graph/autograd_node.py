@@ -1,8 +1,8 @@
 """Rules for graphs that autograd sees as one node, as it does if AOTAutograd makes the backward of the whole graph.
 
-To autograd, such a graph is one operator: only its inputs and its outputs exist. So no tensor inside it can become a leaf or stop being one, be asked for
-its own gradient, or get memory of another size. `Backend.one_autograd_node` says whether a backend is of this kind. The backend "eager" isn't: autograd
-records each operator of its graphs.
+To autograd such a graph is one operator: its inputs and its outputs exist, and nothing in between. So inside it no tensor can become a leaf
+or stop being one, none can be asked for a gradient of its own, and none can be given memory of another size. `Demands.one_autograd_node`
+says whether a backend is of this kind; the backend "eager" is not: autograd records each operator of its graphs.
 """
 
 from __future__ import annotations

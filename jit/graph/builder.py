@@ -37,7 +37,7 @@ from framejit.graph.check_order import (
 )
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.default_dtype import with_dtype
-from framejit.graph.demands import DEFAULT, GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fake import is_declared, is_of_others, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.fakes import Fakes, Writes, storages
@@ -66,7 +66,6 @@ from framejit.graph.written import WRITTEN_INSIDE, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard
 from framejit.guards.source import Call, Source, UserLine
-from framejit.trail import NodeAdded
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.storageobject import StorageObject
@@ -74,6 +73,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_classes import brings_its_own
 from framejit.torch_modes import MODE_CHANGES
+from framejit.trail import NodeAdded
 from framejit.transforms_in_force import are_in_force
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class GraphBuilder:
         fake_mode: FakeTensorMode | None = None,
         shape_env: ShapeEnv | None = None,
         dynamic: Dynamic = STATIC,
-        demands: GraphDemands = DEFAULT,
+        demands: Demands = Demands(),
     ) -> None:
         self.vm = vm
         self.trail = vm.trail

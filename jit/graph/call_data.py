@@ -15,7 +15,7 @@ from torch import fx
 
 from framejit.graph.body import Body
 from framejit.graph.check_order import runs_for_its_effect
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fakes import Fakes
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inputs import GraphInput
@@ -45,7 +45,7 @@ class GraphOfCall(Protocol):
     """The part of the graph that this file needs."""
 
     trail: Trail
-    demands: GraphDemands
+    demands: Demands
     fakes: Fakes
     shapes: Shapes
     inputs: GraphInputs

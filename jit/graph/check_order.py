@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from framejit import breaks
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fake import is_of_others
 from framejit.graph.fakes import storages
 from framejit.graph.on_fakes import STAND_INS
@@ -25,7 +25,7 @@ from framejit.graph.written import arguments_of
 from framejit.torch_modes import MODE_CHANGES
 
 
-def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: GraphDemands) -> Iterator[fx.Node]:
+def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
     """The checks of a graph that may fail after a change of what is outside of it. `kept`: the nodes that change something; `inputs`: the storages of
     its inputs.
     """

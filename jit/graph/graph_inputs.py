@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
 
 from framejit import breaks
 from framejit.graph.body import Body
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fake import refusal, refusal_of_class
 from framejit.graph.fakes import Fakes, storages
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
@@ -48,7 +48,7 @@ class GraphWithInputs(Protocol):
     """The part of the graph that this file needs."""
 
     trail: Trail
-    demands: GraphDemands
+    demands: Demands
     fakes: Fakes
     unbacked: Unbacked
     shapes: Shapes

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
 from framejit.graph.body import Body
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fakes import Fakes, storages
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inputs import GraphInput
@@ -51,7 +51,7 @@ class GraphOfKnown(Protocol):
     shapes: Shapes
     inputs: GraphInputs
     outermost: Body
-    demands: GraphDemands
+    demands: Demands
 
     @property
     def vm(self) -> VM:

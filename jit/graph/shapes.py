@@ -30,7 +30,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.inputs import is_static
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
@@ -88,7 +88,7 @@ class Inputs(Protocol):
     """The graph, as far as symbolic numbers enter it."""
 
     trail: Trail
-    demands: GraphDemands
+    demands: Demands
     fakes: Fakes
 
     def number_input(self, number: NumberObject) -> fx.Node:

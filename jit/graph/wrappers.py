@@ -11,7 +11,7 @@ from torch import fx
 from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body
-from framejit.graph.demands import GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.fake import version_of
 from framejit.graph.fakes import Fakes
 from framejit.graph.inputs import GraphInput
@@ -34,7 +34,7 @@ class GraphOfWrappers(Protocol):
     """The part of the graph that this file needs."""
 
     trail: Trail
-    demands: GraphDemands
+    demands: Demands
     fakes: Fakes
     modes: GlobalModes
     body: Body

@@ -21,7 +21,7 @@ from framejit.objects.funcobject import FunctionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
 from framejit.objects.tensorobject import TensorObject
-from framejit.trail import TrailRecord, Changed, FieldFilled, FieldSet
+from framejit.trail import Changed, FieldFilled, FieldSet, TrailRecord
 
 
 @dataclass(slots=True)

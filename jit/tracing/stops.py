@@ -32,7 +32,7 @@ class Escape(GraphBreak):
         self.directives = directives
 
 
-class Restart(GraphBreak):
+class Restart(Exception):
     """Signal: the trace has made what it should have left to native code: an iterator that is to end or to go on elsewhere, a tensor whose own
     gradient somebody wants. The trace is restarted from the beginning of its frame, and breaks where that is made.
 
@@ -40,8 +40,9 @@ class Restart(GraphBreak):
     """
 
     def __init__(self, place: Place, reason: breaks.Break) -> None:
-        super().__init__(reason, [UserFrame.of(place if isinstance(place, CodeType) else place[0], None)])
+        super().__init__(str(reason))
         self.place = place
+        self.reason = reason
 
 
 class Ahead(Exception):

@@ -22,7 +22,7 @@ from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, note_place, program_name
 from framejit.graph.builder import GraphBuilder
-from framejit.graph.demands import DEFAULT, GraphDemands
+from framejit.graph.demands import Demands
 from framejit.graph.metadata import UserPlace
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard, TypeIs, ValueIs
@@ -87,7 +87,7 @@ class Tracer:
         breaks_at: Mapping[Place, breaks.Break] | None = None,
         names: Mapping[Path, str] | None = None,
         dynamic: Dynamic = STATIC,
-        demands: GraphDemands = DEFAULT,
+        demands: Demands = Demands(),
         withheld: Withheld = Withheld(),
     ) -> None:
         self.function = function
@@ -304,8 +304,6 @@ class Tracer:
         mark = self.trail.mark()
         try:
             result = run()
-        except Restart:
-            raise
         except (GraphBreak, NotConstant):
             result = None
         if result is None:

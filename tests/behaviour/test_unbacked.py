@@ -7,6 +7,7 @@ import gc
 import math
 import traceback
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from unbacked_programs import asserts, asserts_behind_a_change
 from undo import undoing
 
 import framejit
+from framejit.graph.demands import OF_OTHERS
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -616,7 +618,7 @@ def test_a_backend_that_fails_is_given_the_graph_without_them():
             raise RuntimeError("no items here")
         return backend.call(gm, example_inputs)
 
-    picky = framejit.backends.Backend("picky", failing, takes_unbacked=True)
+    picky = framejit.backends.Backend("picky", failing, takes=replace(OF_OTHERS, takes_unbacked=True))
     counts = agree(branch, (SOME,), backend=picky)
     assert counts["graph_breaks"] == 1 and counts["graphs"] >= 1
 

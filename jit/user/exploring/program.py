@@ -121,7 +121,9 @@ class Program:
         self.example = example
         self._graphs: list[fx.GraphModule] = []
         self._compilers: list[PrivateCompiler] = []
-        backend = dataclasses.replace(lookup("eager"), name="valid_inputs", call=keeping(self._graphs), guards_data=False)
+        eager = lookup("eager")
+        takes = dataclasses.replace(eager.takes, guards_data=False)
+        backend = dataclasses.replace(eager, name="valid_inputs", call=keeping(self._graphs), takes=takes)
         own = config.current()
         checks = ",".join(sorted(own.checks() - {"results", "guards"}))  # which are about calls that run
         settings = Options(backend, fullgraph=False, config=dataclasses.replace(own, check=checks), isolated=True)

@@ -108,9 +108,9 @@ def captured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
         compilers.append(RunningCompiler(settings, example, int(isinstance(target, (MethodType, nn.Module)))))
         return compilers[-1].attach(function)
 
-    backend = dataclasses.replace(
-        lookup("eager"), name="export", call=recorder, needs_contexts=False, takes_hooks=False, takes_objects=False, guards_data=False
-    )
+    eager = lookup("eager")
+    takes = dataclasses.replace(eager.takes, takes_hooks=False, takes_objects=False, guards_data=False)
+    backend = dataclasses.replace(eager, name="export", call=recorder, takes=takes)
     own = config.current()
     settings = Options(backend, fullgraph=True, config=dataclasses.replace(own, check=",".join(sorted(own.checks() - {"results", "guards"}))), isolated=True)
     compiled = compile_target(target, settings, make=make)
