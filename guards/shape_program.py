@@ -220,7 +220,7 @@ class Demand:
     origin: int
 
 
-class Demands:
+class DemandsByTerm:
     """The conditions that expressions demand, by term, so that those which others imply can be dropped."""
 
     def __init__(self, terms: Terms, counts: Container[sympy.Symbol]) -> None:
@@ -437,7 +437,7 @@ def compile_shapes(
         UntranslatableError: an expression with something that no program computes as Python would.
     """
     terms = Terms()
-    demands = Demands(terms, counts)
+    demands = DemandsByTerm(terms, counts)
     for origin, expression in enumerate(expressions):
         demands.require(expression, origin)
     for symbol in dict.fromkeys([*symbols, *terms.symbols]):
