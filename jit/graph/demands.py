@@ -1,4 +1,4 @@
-"""`GraphDemands`: what a graph may contain, so that its backend can compile it."""
+"""`Demands`: what a backend takes, that is, what its graphs may contain and what they need."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_OTHERS = Demands(one_autograd_node=True, lifts_symbols=True, takes_first_step
 
 
 class RestartWith(Exception):
-    """Signal: the trace is restarted with a changed field of GraphDemands, so that something may enter the graph, or may not enter it any more.
+    """Signal: the trace is restarted with a changed field of Demands, so that something may enter the graph, or may not enter it any more.
 
     `demand`: the field of Demands that says so; `allowed`: its value from then on.
     """
