@@ -20,7 +20,7 @@ from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, NotConstant, Object
-from framejit.objects.registry import library, models
+from framejit.objects.registry import RuleOrder, library, models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.torchfunctions import operation_of
@@ -42,7 +42,7 @@ ASKS_FOR_BREAKS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
 """Functions of torch's that it says aren't to be in a graph, and that have a rule of their own (modules/ecosystem.py)."""
 
 
-@library
+@library(RuleOrder.DECLARED)
 def declared(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """What a call of a function gives of which the program has said something; None for any other."""
     real = function.value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 from framejit import breaks, directives
 from framejit.directives import MADE_BY_TORCH
@@ -12,7 +11,7 @@ from framejit.guards.source import MISSING, SWITCHES
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import VM, Object
-from framejit.objects.registry import library
+from framejit.objects.registry import RuleOrder, library, named
 from framejit.user import regions
 
 DISABLED = "_torchdynamo_disable"
@@ -30,40 +29,14 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
 }
 """Functions of torch's that ask its tracer to stop, and the break reasons that stand for them here."""
 
-Meaning = Callable[[VM, FunctionObject, list[Object], dict[str, Object]], Object | None]
-MEANINGS: dict[tuple[str, str], Meaning] = {}
-"""What calls of functions of torch's and of other packages mean here, by module and qualified name. None: what the function's code does."""
 
-
-def means(module: str, *names: str) -> Callable[[Meaning], Meaning]:
-    """Registers what calls of the functions of these names mean."""
-
-    def register(meaning: Meaning) -> Meaning:
-        MEANINGS.update(dict.fromkeys([(module, name) for name in names], meaning))
-        return meaning
-
-    return register
-
-
-@library
-def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Functions of torch's that speak to its tracer, and functions that carry its marks.
-
-    `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
-    """
-    if function.value is MISSING or not isinstance(function, FunctionObject):
-        return None
-    meaning = MEANINGS.get((function.value.__module__, function.value.__qualname__), marked)
-    return meaning(vm, function, args, kwargs)
-
-
-@means(DECORATORS, *STOPS)
+@named(DECORATORS, *STOPS)
 def stop(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     message = args[0] if args else kwargs.get("msg")
     return vm.unsupported(STOPS[function.value.__name__]("" if message is None else str(vm.observe(message).constant(vm))))
 
 
-@means("torch._dynamo.mutation_guard", "GenerationTracker.tag", "_GenerationTracker.tag")
+@named("torch._dynamo.mutation_guard", "GenerationTracker.tag", "_GenerationTracker.tag")
 def note_age(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Once torch.compile has run, every nn.Module notes its age at its creation, for torch's tracer only: a module without the note is an ordinary one
     to it."""
@@ -71,31 +44,37 @@ def note_age(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[
     return vm.const(None)
 
 
-@means(DECORATORS, "disable_nested_graph_breaks")
+@named(DECORATORS, "disable_nested_graph_breaks")
 def disable_nested(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
 
 
-@means(DECORATORS, "DynamoConfigPatchProxy.__enter__")
+@named(DECORATORS, "DynamoConfigPatchProxy.__enter__")
 def enter_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """torch's regions change a setting of its tracer's; functions decorated with such a region are traced through to this."""
     return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)]) if is_not_nested(vm, args[0]) else None
 
 
-@means(DECORATORS, "DynamoConfigPatchProxy.__exit__")
+@named(DECORATORS, "DynamoConfigPatchProxy.__exit__")
 def leave_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     return abstract.call(vm, vm.pin(directives.pop), []) if is_not_nested(vm, args[0]) else None
 
 
-@means(DECORATORS, "disable")
-@means("torch.compiler", "disable")
+@named(DECORATORS, "disable")
+@named("torch.compiler", "disable")
 def make_disabled(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Runs for real where the program calls it; what it makes is known when that is called."""
     return vm.unsupported(breaks.UnsupportedCall(f"{function.value.__module__}.{function.value.__name__}"))
 
 
-def marked(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a function that carries a mark of torch's: it sets the stance, isn't to be compiled, or is put around one that is."""
+@library(RuleOrder.MARKED)
+def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a function that carries a mark of torch's: it sets the stance, isn't to be compiled, or is put around one that is.
+
+    `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
+    """
+    if function.value is MISSING or not isinstance(function, FunctionObject):
+        return None
     real = function.value
     marks = real.__dict__
     if real.__name__ in STANCE and marks.get(FORBIDDEN):

@@ -6,14 +6,14 @@ import sys
 
 import torch
 
-from framejit.modules.ecosystem import means
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import VM, Object
+from framejit.objects.registry import named
 
 BACKENDS = "einops._backends"
 
 
-@means(BACKENDS, "get_backend")
+@named(BACKENDS, "get_backend")
 def get_backend(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Has einops find the backend of tensors, as the program's first call would, so that the trace finds it in einops's table."""
     known = sys.modules[BACKENDS].__dict__["_type2backend"]

@@ -56,8 +56,9 @@ for _name, _asked in {"__repr__": "__repr__", "__str__": "__str__", "__format__"
     folded(getattr(enum.Enum, _name), _asked, shows_name=True)
 for _name in ("__or__", "__and__", "__xor__", "__invert__", "__contains__", "__bool__", "__len__"):
     folded(getattr(enum.Flag, _name))
-for _name in ("__ror__", "__rand__", "__rxor__"):
-    folded(getattr(enum.Flag, _name))
+for _name in ("__or__", "__and__", "__xor__"):
+    if getattr(enum.Flag, f"__r{_name[2:]}") is not getattr(enum.Flag, _name):
+        folded(getattr(enum.Flag, f"__r{_name[2:]}"))
 
 
 @models(EnumType.__iter__, enum.Flag.__iter__)

@@ -13,7 +13,7 @@ from framejit.objects.compiledobject import GivenToCompiler
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import VM, NotConstant, Object, settle
-from framejit.objects.registry import library, models, refuse, wraps
+from framejit.objects.registry import RuleOrder, library, models, refuse, wraps
 from framejit.user import api, regions
 
 
@@ -64,7 +64,7 @@ def disable_enter(vm: VM, self: Object) -> Object:
 refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
 
 
-@library
+@library(RuleOrder.MARKED)
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function that framejit.disable marked stops the trace."""
     if isinstance(function, FunctionObject):

@@ -21,7 +21,7 @@ from framejit.modules.torch_hooks import is_left_to_native_code
 from framejit.objects import abstract
 from framejit.objects.object import Codegen, Object
 from framejit.objects.registry import app as traced_as
-from framejit.objects.registry import library, models
+from framejit.objects.registry import models, rules
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
@@ -34,12 +34,10 @@ def pass_through(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return BackwardHookFunction.apply(*tensors)  # type: ignore[no-any-return,no-untyped-call]
 
 
-@library
+@rules(BackwardHook.setup_input_hook, BackwardHook.setup_output_hook)
 def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Torch is about to set up such a hook. Where autograd calls it after the graph, nodes of the graph do so; else torch's own code says what is done."""
     real = function.value
-    if real is not BackwardHook.setup_input_hook and real is not BackwardHook.setup_output_hook:
-        return None
     graph = vm.graph
     hook, given = vm.observe(args[0]), vm.observe(args[1])
     tensors = [given] if isinstance(given, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, given)]

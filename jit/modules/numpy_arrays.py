@@ -23,7 +23,7 @@ from framejit.objects.constobject import SCALARS
 from framejit.objects.iteratorfields import OF_THEIR_OWN, FieldIterator
 from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject, array_asked, array_of_tensor, tensor_of_array
 from framejit.objects.object import VM, NotConstant, Object
-from framejit.objects.registry import model_of, models
+from framejit.objects.registry import Model, around, models
 from framejit.objects.tensorobject import TensorObject, needs_data, tensor_tolist
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
@@ -36,22 +36,22 @@ OWNERS: tuple[type, ...] = (
 
 
 def on_arrays(name: str, model: Callable[..., Object]) -> None:
-    """Register what a method or attribute means for arrays and computed scalars. Other values go to the model that was there before."""
+    """Register what a method or attribute means for arrays and computed scalars. Other values go to the model of its own."""
     for owner in OWNERS:
         descriptor = vars(owner).get(name)
         if descriptor is not None:
-            models(descriptor)(with_constants(descriptor, model, model_of(descriptor)))
+            around(descriptor)(with_constants(descriptor, model))
 
 
-def with_constants(descriptor: Any, model: Callable[..., Object], before: Callable[..., Object] | None) -> Callable[..., Object]:
-    """The model of a method: that of constants where no array is given."""
+def with_constants(descriptor: Any, model: Callable[..., Object]) -> Callable[..., Object]:
+    """What is asked before the model of a method, which is for constants: whether an array is given."""
 
-    def called(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    def called(vm: VM, self: Object, *args: Object, own: Model | None, **kwargs: Object) -> Object:
         self = vm.observe(self)
         if isinstance(self, ArrayObject) or any(has_array(vm, arg) for arg in args):
             return model(vm, self, *args, **kwargs)
-        if before is not None:
-            return before(vm, self, *args, **kwargs)
+        if own is not None:
+            return own(vm, self, *args, **kwargs)
         return on_constants(vm, descriptor.__name__, descriptor.__get__ if not callable(descriptor) else descriptor, [self, *args], kwargs)
 
     return called

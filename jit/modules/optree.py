@@ -18,7 +18,7 @@ from framejit.objects import abstract
 from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, IdentityConstant, Object, fold
-from framejit.objects.registry import WRAPPERS, library, wraps
+from framejit.objects.registry import WRAPPERS, RuleOrder, library, wraps
 
 CONTAINERS = frozenset(map(id, (list, tuple, dict)))
 """Types, by identity, that structures are made of here."""
@@ -139,7 +139,7 @@ def asked(vm: VM, function: Any, *args: Any) -> Any:
         vm.unsupported(breaks.UnsupportedCall(f"optree, which raises {type(error).__name__}"))
 
 
-@library
+@library(RuleOrder.BY_KIND)
 def by_optree(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of one of optree's functions in C++."""
     value = function.value

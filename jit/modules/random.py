@@ -23,7 +23,7 @@ from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
 from framejit.objects.object import Object
-from framejit.objects.registry import call_model, library, models
+from framejit.objects.registry import RuleOrder, call_model, library, models
 from framejit.objects.torchcall import enter
 
 METHODS: dict[Any, tuple[Any, str, DrawingFunction]] = {}
@@ -115,7 +115,7 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
     return found
 
 
-@library
+@library(RuleOrder.BY_KIND)
 def method_in_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function of `random` is a bound method of the process's generator."""
     return by_method(vm, function, args, kwargs) if type(function.value) is FunctionType else None

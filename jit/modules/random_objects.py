@@ -21,7 +21,7 @@ from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, Codegen, Object
-from framejit.objects.registry import library, models, wrapper_for, wraps
+from framejit.objects.registry import models, rules, wrapper_for, wraps
 from framejit.objects.torchcall import enter
 
 
@@ -170,12 +170,7 @@ def random_of_python(vm: TorchVM, self: Object) -> Object:
     return by_python(vm, vm.const(random.Random.random), [self], {}) or vm.unsupported(breaks.Random("Random.random()"))
 
 
-@library
-def method_in_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A method of random.Random."""
-    return by_python(vm, function, args, kwargs) if type(function.value) is FunctionType and function.value in IN_PYTHON else None
-
-
+@rules(*[function for function in IN_PYTHON if type(function) is FunctionType])
 def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of a method of random.Random; None where it is the process's, or another class's."""
     generator = vm.observe(args[0]) if args else None

@@ -18,7 +18,7 @@ from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
 from framejit.objects.object import VM, IdentityConstant, Object
-from framejit.objects.registry import MODELS, app_of, call_model, model_of, models, refuse, wraps
+from framejit.objects.registry import app_of, call_model, model_of, models, models_by_default, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
@@ -126,9 +126,9 @@ FIXED: frozenset[Any] = frozenset({
     torch.backends.mps.is_available, torch.backends.mps.is_built, torch.amp.is_autocast_available,
 })  # fmt: skip
 """Functions whose results need no guard of their own: they are guarded anyway, or the same in one process for good."""
-for _function in READS:
-    if callable(_function) and id(_function) not in MODELS:  # what has a model in another file, which the trace changes, keeps that
-        models(_function)(read_for_real(_function))
+for _function in dict.fromkeys(READS):
+    if callable(_function):
+        models_by_default(_function)(read_for_real(_function))
 
 
 @models(torch.is_autocast_cache_enabled)

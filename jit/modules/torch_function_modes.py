@@ -12,7 +12,7 @@ from framejit.graph.builder import TorchVM
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.overrides import arguments, ask_modes
-from framejit.objects.registry import model_of, models
+from framejit.objects.registry import Model, around, models
 from framejit.torch_function_stack import AT, LENGTH, POP, PUSH, default_devices
 
 NATIVE = torch._C
@@ -91,24 +91,20 @@ def stack_at(vm: TorchVM, level: Object) -> Object:
 
 def asking_modes(function: Any) -> None:
     """Have modes asked before the function's own model."""
-    own = model_of(function)
-    assert own is not None
 
-    def asked(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+    @around(function)
+    def asked(vm: TorchVM, *args: Object, own: Model, **kwargs: Object) -> Object:
         if vm.graph.function_modes.asks_modes():
             return ask_modes(vm, function, args, kwargs)
         return own(vm, *args, **kwargs)
 
-    models(function)(asked)
-
 
 for _function in (NATIVE._set_grad_enabled, torch.device):
     asking_modes(_function)
-asks_for_device = model_of(torch.get_default_device)
 
 
-@models(torch.get_default_device)
-def get_default_device(vm: TorchVM) -> Object:
+@around(torch.get_default_device)
+def get_default_device(vm: TorchVM, own: Model) -> Object:
     """Other modes see how torch finds the index of the device: then its own code is traced."""
     if any(mode.cls is not DeviceContext for mode in vm.graph.function_modes.stack):
         return vm.run_function(vm.pin(torch.get_default_device), {})
@@ -118,5 +114,4 @@ def get_default_device(vm: TorchVM) -> Object:
             if device.constant(vm).index is None and device.constant(vm).type not in ("cpu", "meta"):
                 vm.unsupported(breaks.GlobalStateUnsupported("the index of a default device"))
             return device
-    assert asks_for_device is not None
-    return asks_for_device(vm)
+    return own(vm)

@@ -16,7 +16,7 @@ from framejit.modules.torch_seeds import CPU, is_seed, is_state
 from framejit.objects import abstract
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
-from framejit.objects.registry import library, models, wraps
+from framejit.objects.registry import RuleOrder, library, models, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
 from framejit.objects.torchfunctions import operation_of
@@ -92,7 +92,7 @@ def read_device(vm: TorchVM, self: Object) -> Object:
 # Draws.
 
 
-@library
+@library(RuleOrder.BY_ARGUMENTS)
 def draw(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of one of torch's functions or methods with `generator=`; None where none is given."""
     if "generator" not in kwargs:

@@ -22,7 +22,7 @@ from framejit.modules.changes import Reached
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.object import VM, Codegen, Object, settle
-from framejit.objects.registry import library, models
+from framejit.objects.registry import models, rules
 from framejit.objects.tensorobject import TensorObject, read_is_leaf, read_retains_grad
 from framejit.torch_classes import is_disguised
 
@@ -286,15 +286,14 @@ def put_on(method: str, removed: bool) -> Callable[..., RemovableHandle]:
 PUT_ON = {(method, removed): put_on(method, removed) for method in ("register_hook", "register_post_accumulate_grad_hook") for removed in (False, True)}
 
 
-@library
+@rules(RemovableHandle.remove)
 def removal_of_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Taking off a hook that the trace has put on a tensor. Behind a graph break, one that was put on before it is taken off natively: its number is another
     in each call. None: it's neither."""
-    if function.value is RemovableHandle.remove:
-        handle = vm.observe(args[0])
-        if isinstance(handle, HandleObject):
-            handle.registration.take_off(vm)
-            return vm.const(None)
-        if vm.resumed and handle.source is not None:
-            vm.unsupported(breaks.HookUnsupported("remove() of a handle that was made before a graph break"))
+    handle = vm.observe(args[0])
+    if isinstance(handle, HandleObject):
+        handle.registration.take_off(vm)
+        return vm.const(None)
+    if vm.resumed and handle.source is not None:
+        vm.unsupported(breaks.HookUnsupported("remove() of a handle that was made before a graph break"))
     return None

@@ -25,7 +25,7 @@ from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
-from framejit.objects.registry import library, models, runs_uncompiled
+from framejit.objects.registry import models, rules_of_code, runs_uncompiled
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
 from framejit.objects.vm import FrameView
@@ -66,11 +66,9 @@ def is_traceable(vm: TorchVM, function: Any) -> bool:
 runs_uncompiled(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
 
 
-@library
+@rules_of_code(WITH_GRAD_MODE)
 def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A step of an optimizer of torch's, inside what STEP does around it."""
-    if function.cls is not FunctionType or getattr(function.value, "__code__", None) is not WITH_GRAD_MODE:
-        return None
     rest_on(vm, function)
     return vm.call_app(app.step, [vm.from_real(wrapped(function.value)), *args], kwargs)
 

@@ -13,7 +13,7 @@ from framejit.graph.builder import TorchVM
 from framejit.objects import abstract, operators
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
-from framejit.objects.registry import library, models
+from framejit.objects.registry import RuleOrder, library, models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.typeobject import TypeObject
@@ -77,7 +77,7 @@ def number_in(vm: VM, number: Object) -> Any:
     return number.sym if isinstance(number, NumberObject) and number.sym is not None else number.constant(vm)
 
 
-@library
+@library(RuleOrder.BY_KIND)
 def make_wrapper(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of a class of wrappers."""
     if not isinstance(function, TypeObject) or not issubclass(function.value, torch.Tensor) or not is_wrapper(function.value):

@@ -31,15 +31,13 @@ from framejit.graph.triton_launch import (
     written,
 )
 from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING
 from framejit.modules.app import triton as app
 from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import dict_of
-from framejit.objects.funcobject import FunctionObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, NotConstant, Object
-from framejit.objects.registry import library, models
+from framejit.objects.registry import RuleOrder, library, models, named
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
@@ -56,18 +54,16 @@ DESCRIPTOR = "it is given descriptors of tensors, of which torch knows on some G
 HOOKS = "Python runs before or after it (a hook, `reset_to_zero` or `restore_value`), which this backend doesn't see"
 
 
-@library
+@named(JIT, "KernelInterface.__getitem__")
 def subscripted(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
     """`kernel[grid]`."""
-    if not isinstance(function, FunctionObject) or function.value is MISSING or JIT not in sys.modules:
-        return None
-    if function.value is not sys.modules[JIT].KernelInterface.__getitem__ or len(args) != 2 or kwargs:
+    if len(args) != 2 or kwargs:
         return None
     kernel = vm.observe(args[0])
     return None if kernel.source is None else Launcher(kernel, args[1])
 
 
-@library
+@library(RuleOrder.BY_KIND)
 def interpreted_operator(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
     """A call of an operator of `triton_op` whose kernels are interpreted: they can't run on tensors without data, so what it does is traced.
 
@@ -97,12 +93,10 @@ def body_of(operator: Any) -> FunctionType | None:
     return body if any(map(is_interpreted, kernels)) else None
 
 
-@library
+@named(DESCRIPTORS, "TensorDescriptor.__post_init__")
 def check_descriptor(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
     """What a TensorDescriptor checks when it is made: the launch makes it again, of a real tensor, and checks it then."""
-    if not isinstance(function, FunctionObject) or function.value is MISSING or DESCRIPTORS not in sys.modules:
-        return None
-    return vm.const(None) if function.value is sys.modules[DESCRIPTORS].TensorDescriptor.__post_init__ else None
+    return vm.const(None)
 
 
 if hasattr(torch.library, "wrap_triton"):

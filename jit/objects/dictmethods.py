@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import NoReturn
@@ -15,7 +14,7 @@ from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictO
 from framejit.objects.dictviews import DictView
 from framejit.objects.merging import fill
 from framejit.objects.object import VM, Object, call_special
-from framejit.objects.registry import model_of, models
+from framejit.objects.registry import Model, around, models
 from framejit.objects.tupleobject import TupleObject
 
 
@@ -452,14 +451,13 @@ def render_default(vm: VM, self: DictObject) -> Object:
     return vm.const(f"{typefields.name_of(vm, self.cls)}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")
 
 
-def past_the_order(model: Callable[..., Object], name: str) -> Callable[..., Object]:
-    """The model of a method of dict that OrderedDict overrides: called on an OrderedDict, it goes past the order that this keeps."""
+def past_the_order(name: str) -> Callable[..., Object]:
+    """What is asked before the model of a method of dict that OrderedDict overrides: called on an OrderedDict, it goes past the order that this keeps."""
 
-    @functools.wraps(model)
-    def checked(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
+    def checked(vm: VM, self: Object, /, *args: Object, own: Model, **kwargs: Object) -> Object:
         if isinstance(self, DictObject) and self.family is OrderedDict:
             vm.unsupported(breaks.UnsupportedCall(f"dict.{name} on an OrderedDict"))
-        return model(vm, self, *args, **kwargs)
+        return own(vm, self, *args, **kwargs)
 
     return checked
 
@@ -469,5 +467,5 @@ for _name in (
     "clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values",
 ):  # fmt: skip
     _real = getattr(dict, _name)
-    if getattr(OrderedDict, _name) is not _real and (_model := model_of(_real)) is not None:
-        models(_real)(past_the_order(_model, _name))
+    if getattr(OrderedDict, _name) is not _real:
+        around(_real)(past_the_order(_name))

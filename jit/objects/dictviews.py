@@ -100,30 +100,32 @@ def wrap_view(vm: VM, value: Any, source: Source) -> Object:
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
 
 
-for _view in VIEW_TYPES.values():
+@models(*[view.__len__ for view in VIEW_TYPES.values()])
+def view_length(vm: VM, self: DictView) -> Object:
+    return self.length(vm)
 
-    @models(_view.__len__)
-    def view_length(vm: VM, self: DictView) -> Object:
-        return self.length(vm)
 
-    @models(_view.__iter__)
-    def view_iter(vm: VM, self: DictView) -> Object:
-        return self.iter(vm)
+@models(*[view.__iter__ for view in VIEW_TYPES.values()])
+def view_iter(vm: VM, self: DictView) -> Object:
+    return self.iter(vm)
 
-    @models(_view.__reversed__)
-    def view_reversed(vm: VM, self: DictView) -> Object:
-        return DictIterator(vm, self.mapping, self.kind, True)
 
-    @models(_view.__repr__)
-    def view_repr(vm: VM, self: DictView) -> Object:
-        if text.is_being_rendered(self):
-            return vm.const("...")
-        body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
-        return vm.const(f"{classes.name(self.cls)}({body.constant(vm)})")
+@models(*[view.__reversed__ for view in VIEW_TYPES.values()])
+def view_reversed(vm: VM, self: DictView) -> Object:
+    return DictIterator(vm, self.mapping, self.kind, True)
 
-    @models(_view.__dict__.get("mapping") or type({}.keys()).__dict__["mapping"])
-    def view_mapping(vm: VM, self: DictView) -> Object:
-        return MappingProxyObject(MappingProxyType, self.mapping)
+
+@models(*[view.__repr__ for view in VIEW_TYPES.values()])
+def view_repr(vm: VM, self: DictView) -> Object:
+    if text.is_being_rendered(self):
+        return vm.const("...")
+    body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
+    return vm.const(f"{classes.name(self.cls)}({body.constant(vm)})")
+
+
+@models(*[view.mapping for view in VIEW_TYPES.values()])
+def view_mapping(vm: VM, self: DictView) -> Object:
+    return MappingProxyObject(MappingProxyType, self.mapping)
 
 
 dict_keys, dict_items = VIEW_TYPES[dict, KEYS], VIEW_TYPES[dict, ITEMS]

@@ -10,7 +10,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.exceptions import ExceptionObject, TracebackObject, decides_subclasses
 from framejit.objects.object import VM, Codegen, Object, Raise
-from framejit.objects.registry import MADE_INSIDE, models, wraps
+from framejit.objects.registry import CODES, models, wraps
 
 
 def names_of(frame: Any) -> tuple[str, str] | None:
@@ -32,7 +32,8 @@ class GeneratorObject(Object):
     __slots__ = ("vm", "frame", "names")
 
     def __init__(self, vm: VM, frame: Any) -> None:
-        super().__init__(MADE_INSIDE.get(frame.code, GeneratorType))
+        meaning = CODES.get(id(frame.code))
+        super().__init__(GeneratorType if meaning is None else meaning.inside or GeneratorType)
         self.vm = vm
         self.frame = frame
         self.names = names_of(frame)

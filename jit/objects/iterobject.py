@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from framejit import breaks, classes
+from framejit._runtime import ITERATOR_FIELDS
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.object import VM, Codegen, Object, Raise, drop_end
@@ -274,7 +275,7 @@ FOREIGN: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@wraps(*FOREIGN, shared=True)
+@wraps(*[cls for cls in FOREIGN if cls not in ITERATOR_FIELDS], shared=True)
 def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
     """An iterator from outside that can't be looked into; those that can are in peekediterator.py and iteratorfields.py."""
     return ForeignIterator(type(value), source, value)

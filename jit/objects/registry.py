@@ -1,16 +1,20 @@
-"""The tables of the object model, filled beside the definitions: how real values are wrapped, what C functions mean.
+"""What callables and types mean to a trace. Each has one meaning, registered beside its definition; a second one is an error when framejit is loaded.
 
 `@wraps(list)` registers the constructor of the Object for values of that exact type (and of subclasses, by MRO).
-`@models(list.append)` registers what a C function, method descriptor, type constructor or Python library function means.
-`pure(math.sqrt, ...)` says that a C function may be called on constants while tracing, `refuse(reason, print, ...)` that calls stop the trace.
+`@models(list.append)` registers the model of a C function, method descriptor, type constructor or Python library function.
+`@around(len)` registers what is asked before the model that another file registers, in whichever order the two are loaded.
+`@rules(f)` registers a rule for a function in Python that its own code answers where the rule gives None; `@library(RuleOrder...)` one for callables that
+no table can list. `pure(math.sqrt, ...)` says that a C function may be called on constants while tracing, `refuse(reason, print, ...)` that calls stop
+the trace.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, IntEnum
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -27,8 +31,16 @@ if TYPE_CHECKING:
 
 Wrap = Callable[["VM", Any, "Source"], "Object"]
 Model = Callable[..., "Object"]
+Rule = Callable[..., "Object | None"]
+"""`rule(vm, callable, args, kwargs)`: the result of a call; None where the rule doesn't apply."""
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class SecondMeaning(Exception):
+    """Two files say what one callable or type means."""
+
+
+# Types.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +57,6 @@ class Wrapper:
 
 WRAPPERS: dict[int, Wrapper] = {}
 """By the identity of the type: metaclasses may say what hashes of their classes are."""
-MODELS: dict[int, tuple[Any, Model]] = {}
-APP: dict[int, tuple[Any, FunctionType]] = {}
-DELIVERS: set[int] = set()
-"""The ids of functions whose models take the Delivery of their call's result."""
-PURE: dict[int, Any] = {}
-PURE_TYPES: set[type] = set()
-AS_WRITTEN: dict[int, tuple[CodeType, Break, Callable[[Any, Any], bool]]] = {}
 
 
 def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
@@ -59,7 +64,9 @@ def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Call
 
     def register(fn: F) -> F:
         for cls in types:
-            WRAPPERS[id(cls)] = Wrapper(fn, by_identity, shared)
+            known = WRAPPERS.setdefault(id(cls), Wrapper(fn, by_identity, shared))
+            if known.wrap is not fn:
+                raise SecondMeaning(f"{classes.qualname(cls)} is wrapped by {name_of(known.wrap)} and by {name_of(fn)}")
         return fn
 
     return register
@@ -75,64 +82,150 @@ def wrapper_for(cls: type) -> Wrapper:
     return found
 
 
+# Callables.
+
+
+@dataclass(slots=True)
+class Meaning:
+    """What a callable means to a trace.
+
+    Attributes:
+        callable: the callable itself, which is held so that no other one gets its id.
+        model: `fn(vm, *args: Object, **kwargs: Object) -> Object`, called in its place.
+        delivers: the model also takes the Delivery of its call's result, after `vm`.
+        fallback: a model for a whole group of functions, which gives way to a model of this one's own.
+        around: `fn(vm, *args, own=model, **kwargs)`, called in the place of the model, which may be None.
+        stand_in: a plain Python function (modules/app) that is traced in its place.
+        receiver: the class of which it takes an instance as its first argument, where its type doesn't say so.
+        rule: for a function in Python: gives the result of a call, or None to have the function's code traced.
+        setter: of a getset descriptor: `fn(vm, obj, value: Object | None)` stores; None deletes.
+        is_pure: it may be called on constants while tracing.
+    """
+
+    callable: Any
+    model: Model | None = None
+    delivers: bool = False
+    fallback: Model | None = None
+    around: Callable[..., Object] | None = None
+    stand_in: Callable[..., Any] | None = None
+    receiver: type | None = None
+    rule: Rule | None = None
+    setter: Callable[..., None] | None = None
+    is_pure: bool = False
+    _asked_first: Model | None = None
+
+    def give(self, field: str, value: Any) -> None:
+        """Set a field that nothing else has set."""
+        known = getattr(self, field)
+        if known is not None and known is not value:
+            raise SecondMeaning(f"{callable_name(self.callable)} has a {field} in {name_of(known)} and in {name_of(value)}")
+        setattr(self, field, value)
+        self._asked_first = None
+        if self.stand_in is not None and (self.model or self.fallback) is not None:
+            model = name_of(self.model or self.fallback)
+            raise SecondMeaning(f"{callable_name(self.callable)} has the stand-in {name_of(self.stand_in)} and the model {model}")
+
+    def called(self) -> Model | None:
+        """The model that calls go to, or None."""
+        own = self.model or self.fallback
+        if self.around is None:
+            return own
+        if self._asked_first is None:
+            self._asked_first = functools.partial(self.around, own=own)
+            if own is not None:
+                self._asked_first.__wrapped__ = own  # type: ignore[attr-defined]  # whose signature it has
+        return self._asked_first
+
+
+MEANINGS: dict[int, Meaning] = {}
+"""By the callable's id: the equality of callables may be the program's."""
+PURE_TYPES: set[type] = set()
+
+
+def name_of(fn: Any) -> str:
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def meaning_to_fill(function: Any) -> Meaning:
+    """The meaning of a callable, new if it has none."""
+    found = MEANINGS.get(id(function))
+    if found is None or found.callable is not function:
+        found = MEANINGS[id(function)] = Meaning(function)
+    return found
+
+
+def meaning_of(function: Any) -> Meaning | None:
+    """What a real callable means; None if nothing is registered for it."""
+    found = MEANINGS.get(id(function))
+    return found if found is not None and found.callable is function else None
+
+
 def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
     """Register what these real callables mean: `fn(vm, *args: Object, **kwargs: Object) -> Object`, bound as Python binds.
 
     For a method descriptor the first argument is self, already observed; other arguments may be unobserved. A model that `delivers` gives the
-    result of one call that it makes, as it is, and takes the Delivery for that behind `vm`.
+    result of one call that it makes, as it is, and takes the Delivery for that after `vm`.
     """
 
     def register(fn: F) -> F:
         for function in functions:
-            if delivers:
-                DELIVERS.add(id(function))
-            MODELS[id(function)] = (function, fn)
+            meaning = meaning_to_fill(function)
+            meaning.give("model", fn)
+            meaning.delivers = delivers
         return fn
 
     return register
 
 
-GIVES: dict[Any, type] = {}
-"""The type of the iterators that these stand-ins' generators stand in for."""
+def models_by_default(*functions: Any) -> Callable[[F], F]:
+    """Register a model for functions of which some have a model of their own, which counts more."""
 
-MADE_INSIDE: dict[CodeType, type] = {}
-"""The type of the iterators that generators of this code stand in for, where a stand-in makes them beside its result."""
+    def register(fn: F) -> F:
+        for function in functions:
+            meaning_to_fill(function).give("fallback", fn)
+        return fn
 
-FRAMES: dict[CodeType, int] = {}
-"""How many frames of a library's lie in eager where a stand-in with this code is, by whose number warnings are counted; 0 for the others."""
+    return register
 
-FIRST: dict[int, type] = {}
-"""The class of which these functions take an instance as their first argument, by the function's id."""
+
+def around(*functions: Any) -> Callable[[F], F]:
+    """Register what is called in the place of these callables' models: `fn(vm, *args, own=model, **kwargs)`. The model may be None."""
+
+    def register(fn: F) -> F:
+        for function in functions:
+            meaning_to_fill(function).give("around", fn)
+        return fn
+
+    return register
 
 
 def app(*functions: Any, gives: type | None = None, first: type | None = None) -> Callable[[F], F]:
-    """Register a plain Python function (modules/app) to be traced in place of these C functions; see GIVES and FIRST."""
+    """Register a plain Python function (modules/app) to be traced in place of these C functions.
+
+    `gives`: the type of the iterators that its generators stand in for. `first`: the class of which the C functions take an instance as first argument.
+    """
 
     def register(fn: F) -> F:
         if gives is not None:
-            GIVES[fn] = gives
+            code_to_fill(fn.__code__).gives = gives
         for function in functions:
-            if first is not None:
-                FIRST[id(function)] = first
-            APP[id(function)] = (function, fn)  # type: ignore[assignment]
+            meaning = meaning_to_fill(function)
+            meaning.give("stand_in", fn)
+            meaning.receiver = first
         return fn
 
     return register
 
 
-def stands_for_frames(function: Any, count: int) -> None:
-    """Where a stand-in (modules/app) calls code of the program's, a library would have so many frames of its own."""
-    FRAMES[function.__code__] = count
+def rules(*functions: Any) -> Callable[[F], F]:
+    """Register a rule for these functions in Python."""
 
+    def register(fn: F) -> F:
+        for function in functions:
+            meaning_to_fill(function).give("rule", fn)
+        return fn
 
-def made_inside(cls: type, function: Any) -> None:
-    """Generators of a function of a stand-in (modules/app) stand in for iterators of this type."""
-    MADE_INSIDE[function.__code__] = cls
-
-
-def runs_uncompiled(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
-    """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
-    AS_WRITTEN[id(code)] = code, reason, unless
+    return register
 
 
 def refuse(reason: Break, *functions: Any) -> None:
@@ -147,7 +240,7 @@ def refuse(reason: Break, *functions: Any) -> None:
 def pure(*functions: Any) -> None:
     """Register C functions that may be called on constant arguments: they have no side effects, and always give the same answer."""
     for function in functions:
-        PURE[id(function)] = function
+        meaning_to_fill(function).is_pure = True
 
 
 def pure_methods(*types: type) -> None:
@@ -155,21 +248,39 @@ def pure_methods(*types: type) -> None:
     PURE_TYPES.update(types)
 
 
+def sets(*descriptors: Any) -> Callable[[F], F]:
+    """Register what storing through these getset descriptors means: `fn(vm, obj, value: Object | None)`; None deletes."""
+
+    def register(fn: F) -> F:
+        for descriptor in descriptors:
+            meaning_to_fill(descriptor).give("setter", fn)
+        return fn
+
+    return register
+
+
 def model_of(function: Any) -> Model | None:
     """The model of a real callable, or None."""
-    found = MODELS.get(id(function))
-    return found[1] if found is not None and found[0] is function else None
+    found = meaning_of(function)
+    return None if found is None else found.called()
 
 
-def app_of(function: Any) -> FunctionType | None:
+def app_of(function: Any) -> Callable[..., Any] | None:
     """The plain Python function that stands in for a C function, or None."""
-    found = APP.get(id(function))
-    return found[1] if found is not None and found[0] is function else None
+    found = meaning_of(function)
+    return None if found is None else found.stand_in
+
+
+def setter_of(descriptor: Any) -> Callable[..., None] | None:
+    """The registered setter of a getset descriptor, or None."""
+    found = meaning_of(descriptor)
+    return None if found is None else found.setter
 
 
 def is_pure(function: Any) -> bool:
     """Whether the C function may be called on constants while tracing."""
-    if PURE.get(id(function)) is function:
+    found = meaning_of(function)
+    if found is not None and found.is_pure:
         return True
     if classes.flags(type(function)) & classes.HEAP_TYPE:
         return False  # no descriptor in C, and its attributes may be the program's code
@@ -181,50 +292,140 @@ def registered(functions: Iterable[Any]) -> list[Any]:
     return [f for f in functions if model_of(f) is not None or app_of(f) is not None]
 
 
-SETTERS: dict[int, tuple[Any, Callable[..., None]]] = {}
+# Code objects, and functions by name.
 
 
-def sets(*descriptors: Any) -> Callable[[F], F]:
-    """Register what storing through these getset descriptors means: `fn(vm, obj, value: Object | None)`; None deletes."""
+@dataclass(slots=True)
+class CodeMeaning:
+    """What a code object means to a trace.
+
+    Attributes:
+        code: the code object itself.
+        gives: the type of the iterators for which the generators of a stand-in stand.
+        inside: the type of the iterators for which generators of this code stand that a stand-in makes beside its result.
+        frames: of a stand-in: how many frames a library has in eager where it is, by whose number warnings are counted.
+        skipped: why frames of this code aren't traced, and `unless(vm, function)`, which says which are.
+        rule: gives the result of a call of a function with this code, or None to have it traced.
+    """
+
+    code: CodeType
+    gives: type | None = None
+    inside: type | None = None
+    frames: int = 0
+    skipped: tuple[Break, Callable[[Any, Any], bool]] | None = None
+    rule: Rule | None = None
+
+
+CODES: dict[int, CodeMeaning] = {}
+"""By the code object's id: equal code objects may mean other things."""
+
+
+def code_to_fill(code: CodeType) -> CodeMeaning:
+    """The meaning of a code object, new if it has none."""
+    return CODES.setdefault(id(code), CodeMeaning(code))
+
+
+def stands_for_frames(function: Any, count: int) -> None:
+    """Where a stand-in (modules/app) calls code of the program's, a library would have so many frames of its own."""
+    code_to_fill(function.__code__).frames = count
+
+
+def made_inside(cls: type, function: Any) -> None:
+    """Generators of a function of a stand-in (modules/app) stand in for iterators of this type."""
+    code_to_fill(function.__code__).inside = cls
+
+
+def runs_uncompiled(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
+    """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
+    code_to_fill(code).skipped = reason, unless
+
+
+def rules_of_code(code: CodeType) -> Callable[[F], F]:
+    """Register a rule for the functions that have this code."""
 
     def register(fn: F) -> F:
-        for descriptor in descriptors:
-            SETTERS[id(descriptor)] = (descriptor, fn)
+        code_to_fill(code).rule = fn
         return fn
 
     return register
 
 
-def setter_of(descriptor: Any) -> Callable[..., None] | None:
-    """The registered setter of a getset descriptor, or None."""
-    found = SETTERS.get(id(descriptor))
-    return found[1] if found is not None and found[0] is descriptor else None
+NAMED: dict[tuple[str, str], Rule] = {}
+"""Rules for functions of modules that may not be imported yet, by module and qualified name."""
 
 
-Library = Callable[..., "Object | None"]
-LIBRARY: list[Library] = []
+def named(module: str, *names: str) -> Callable[[F], F]:
+    """Register a rule for the functions in Python that have these qualified names in a module, which needn't be imported."""
+
+    def register(fn: F) -> F:
+        for name in names:
+            known = NAMED.setdefault((module, name), fn)
+            if known is not fn:
+                raise SecondMeaning(f"{module}.{name} has a rule in {name_of(known)} and in {name_of(fn)}")
+        return fn
+
+    return register
 
 
-def library(fn: Library) -> Library:
-    """Register a rule for callables without a model of their own: `fn(vm, callable, args, kwargs)` answers, or gives None."""
-    LIBRARY.append(fn)
-    return fn
+# Callables that no table can list.
+
+
+class RuleOrder(IntEnum):
+    """When a rule for callables of a kind is asked: in this order, after the callable's own meaning."""
+
+    DECLARED = 0
+    """The program has said what calls of the function are."""
+    MARKED = 1
+    """The function is disabled, or carries a mark of torch's."""
+    BY_ARGUMENTS = 2
+    """A call with certain arguments means something else."""
+    BY_KIND = 3
+    """A class, an operator or a method of a kind."""
+
+
+LIBRARY: list[tuple[RuleOrder, Rule]] = []
+
+
+def library(order: RuleOrder) -> Callable[[Rule], Rule]:
+    """Register a rule for callables of a kind. Rules with one order must not answer for the same call."""
+
+    def register(fn: Rule) -> Rule:
+        LIBRARY.append((order, fn))
+        LIBRARY.sort(key=lambda entry: entry[0])
+        return fn
+
+    return register
 
 
 def by_library(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What the libraries' rules say of a call of a callable without a model; None where no rule knows it."""
-    for rule in LIBRARY:
+    """What rules say of a call of a callable without a model; None where no rule knows it."""
+    own = rule_of(function.value)
+    found = None if own is None else own(vm, function, args, kwargs)
+    if found is not None:
+        return found
+    for _, rule in LIBRARY:
         found = rule(vm, function, args, kwargs)
         if found is not None:
             return found
     return None
 
 
+def rule_of(function: Any) -> Rule | None:
+    """The rule for a function in Python, by itself, by its code or by its name."""
+    if type(function) is not FunctionType:
+        return None
+    own, of_code = meaning_of(function), CODES.get(id(function.__code__))
+    if own is not None and own.rule is not None:
+        return own.rule
+    return of_code.rule if of_code is not None and of_code.rule is not None else NAMED.get((function.__module__, function.__qualname__))
+
+
 def call_model(
     vm: VM, model: Model, function: Any, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None = None
 ) -> Object:
     """Call the model of a real function, turning what it can't do into a break."""
-    given = (vm, delivery, *args) if id(function) in DELIVERS else (vm, *args)
+    meaning = meaning_of(function)
+    given = (vm, delivery, *args) if meaning is not None and meaning.delivers else (vm, *args)
     try:
         return model(*given, **kwargs)
     except NotConstant as needed:

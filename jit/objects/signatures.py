@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks, classes
 from framejit.objects.object import Raise
-from framejit.objects.registry import FIRST, app_of, call_model, model_of
+from framejit.objects.registry import app_of, call_model, meaning_of, model_of
 from framejit.objects.witness import witness_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ def _acceptance(real: Any, model: Any) -> Acceptance | None:
     positional = [parameter for parameter in signature.parameters.values() if parameter.kind in POSITIONAL]
     most = sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else len(positional)
     least = sum(parameter.default is parameter.empty for parameter in positional)
-    receiver, of_class, maker = FIRST.get(id(real)), False, None
+    meaning = meaning_of(real)
+    receiver, of_class, maker = None if meaning is None else meaning.receiver, False, None
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)):
         receiver, of_class = real.__objclass__, isinstance(real, ClassMethodDescriptorType)
     elif isinstance(real, BuiltinFunctionType) and real.__name__ == "__new__" and isinstance(real.__self__, type):

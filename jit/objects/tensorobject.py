@@ -274,7 +274,7 @@ def constant_reader(name: str) -> Model:
 
 
 for _name in (
-    "shape", "dtype", "device", "ndim", "requires_grad", "layout", "itemsize", "is_cuda", "is_cpu", "is_xpu", "is_mps",
+    "shape", "dtype", "device", "ndim", "layout", "itemsize", "is_cuda", "is_cpu", "is_xpu", "is_mps",
     "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_xla", "is_vulkan", "is_mtia", "is_ipu", "is_maia",
 ):  # fmt: skip
     if hasattr(torch.Tensor, _name):

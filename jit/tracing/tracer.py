@@ -53,7 +53,7 @@ from framejit.objects.funcobject import FunctionObject, bind
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
-from framejit.objects.registry import AS_WRITTEN, FRAMES, GIVES, wrapper_for
+from framejit.objects.registry import CODES, wrapper_for
 from framejit.reporting import stacks
 from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
@@ -156,8 +156,9 @@ class Tracer:
         try:
             if self.depth > self.config.inline_depth_limit:
                 giving_up.too_deep(self, frame)
-            if id(frame.code) in AS_WRITTEN:
-                _, reason, unless = AS_WRITTEN[id(frame.code)]
+            meaning = CODES.get(id(frame.code))
+            if meaning is not None and meaning.skipped is not None:
+                reason, unless = meaning.skipped
                 if frame.function is None or not unless(self, frame.function.value):
                     self.unsupported(reason)
             return run(self, frame)
@@ -278,7 +279,8 @@ class Tracer:
         made = self.pin_app(function)
         result = self.run_function(made, bind(self, made, list(args), kwargs or {}))
         if isinstance(result, GeneratorObject):
-            result.cls = GIVES.get(function, result.cls)
+            meaning = CODES.get(id(function.__code__))
+            result.cls = result.cls if meaning is None else meaning.gives or result.cls
         return result
 
     def pin_app(self, function: FunctionType) -> FunctionObject:
@@ -408,7 +410,8 @@ class Tracer:
     def caller(self, level: int) -> tuple[Frame, int] | None:
         frame = self.frame
         while frame is not None and (level > 0 or type(frame.globals) is splitting.AppNamespace):
-            level -= FRAMES.get(frame.code, 0) if type(frame.globals) is splitting.AppNamespace else 1
+            meaning = CODES.get(id(frame.code))
+            level -= 1 if type(frame.globals) is not splitting.AppNamespace else 0 if meaning is None else meaning.frames
             frame = frame.parent
         return None if frame is None or level < 0 else (frame, frame.lineno)
 

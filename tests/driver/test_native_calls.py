@@ -304,7 +304,7 @@ def test_what_a_frame_calls_is_compiled_that_framejit_fails_on(backend, monkeypa
     def fails(vm, *args):
         raise NotImplementedError("an error of framejit's own")
 
-    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", fails)
 
     def program(a, n):
         return total(a) * math.isqrt(n) + total(a + 1)
@@ -321,7 +321,7 @@ def test_an_error_of_framejits_own_is_raised_where_the_program_wants_one_piece(r
     def fails(vm, *args):
         raise NotImplementedError("an error of framejit's own")
 
-    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", fails)
     compiled = eager(lambda a, n: a * math.isqrt(n), fullgraph=not region)
     with pytest.raises(framejit.InternalError, match="NotImplementedError: an error of framejit's own"), framejit.error_on_graph_break(True):
         compiled(x, 4)
@@ -938,7 +938,7 @@ def test_a_frame_that_torchs_hook_hands_back_is_not_compiled_again(lenient):
     ready.wait()
     before = set_eval_frame(False)
     try:
-        with unittest.mock.patch.dict(registry.MODELS, {id(math.isqrt): (math.isqrt, fails)}):
+        with unittest.mock.patch.object(registry.meaning_to_fill(math.isqrt), "model", fails):
             framejit.reset()
             framejit.compile(lambda a: a * math.isqrt(4), backend="eager")(torch.ones(2))
             assert framejit.statistics()["internal_errors"] == 1

@@ -284,7 +284,7 @@ OWN_READS = [text_of, class_chain, what_it_is_of, names_on_the_way, calls, is_ab
 
 def registered() -> list[Any]:
     """Every function that framejit calls while tracing, models or replaces, if it takes one argument."""
-    found = [*registry.PURE.values(), *(f for f, _ in registry.MODELS.values()), *(f for f, _ in registry.APP.values())]
+    found = [meaning.callable for meaning in registry.MEANINGS.values() if meaning.setter is None and meaning.rule is None]
     harmless = []
     for function in found:
         name = getattr(function, "__qualname__", getattr(function, "__name__", ""))

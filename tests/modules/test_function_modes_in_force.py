@@ -223,4 +223,5 @@ def test_operators_that_take_functions_are_asked_for_as_a_whole() -> None:
     def decided(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 
+    decided(torch.ones(3))  # the first call of a process does more
     under(decided, torch.ones(3), modes=lambda: [Noting(2.0)], graphs=None)

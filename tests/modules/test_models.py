@@ -73,7 +73,7 @@ def test_a_wrong_model_is_found_while_compiling(monkeypatch):
             return x
 
     for model, said in ((wrong, r"isqrt\(17\) gives 5; the real function gives 4"), (refuses, r"isqrt\(17\) raises TypeError; the real function gives 4")):
-        monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, model))
+        monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", model)
         with config.replace(check="compile"), pytest.raises(framejit.InternalError, match=said):
             framejit.compile(handled, backend="eager")(torch.ones(2))
     monkeypatch.undo()

@@ -114,7 +114,7 @@ def name_of(real: Any) -> str:
 
 def known_functions() -> dict[str, Any]:
     """All of them, by name."""
-    found = [real for table in (registry.MODELS, registry.APP) for real, _ in table.values()] + list(registry.PURE.values())
+    found = [meaning.callable for meaning in registry.MEANINGS.values() if meaning.setter is None and meaning.rule is None]
     for cls in registry.PURE_TYPES:
         found += [each for each in vars(cls).values() if isinstance(each, (types.MethodDescriptorType, types.WrapperDescriptorType))]
     chosen = {}

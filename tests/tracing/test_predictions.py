@@ -41,7 +41,7 @@ def wrong_model(monkeypatch):
     def model(vm, *args):
         vm.raise_(TypeError, "wrong")
 
-    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, model))
+    monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", model)
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # libraries' threads of earlier tests may be about
     with config.replace(check="guards"):
         yield
@@ -330,7 +330,7 @@ class Strikes:
 
 @pytest.mark.parametrize("cls", STRIKES)
 def test_what_any_instruction_may_raise_is_no_refutation(cls, monkeypatch):
-    monkeypatch.setitem(registry.MODELS, id(operator.truth), (operator.truth, lambda vm, a: vm.const(True)))
+    monkeypatch.setattr(registry.meaning_to_fill(operator.truth), "model", lambda vm, a: vm.const(True))
 
     def f(a, strikes):
         operator.truth(strikes)

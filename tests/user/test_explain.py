@@ -427,7 +427,7 @@ def test_what_runs_uncompiled_is_told_by_statistics_and_explain(monkeypatch, len
     def failing(a, n):
         return doubled(a) * math.isqrt(n)
 
-    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", fails)
     for program, given, line, what_to_do in (
         (refused, (x,), refused.__code__.co_firstlineno + 1, "Remove the call to skip_frame()"),
         (failing, (x, 4), failing.__code__.co_firstlineno + 1, "Set FRAMEJIT_STRICT=1"),
@@ -453,7 +453,7 @@ def test_an_internal_error_in_another_thread_is_in_the_report(monkeypatch):
     def fails(vm, *args):
         raise NotImplementedError("an error of framejit's own")
 
-    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    monkeypatch.setattr(registry.meaning_to_fill(math.isqrt), "model", fails)
     elsewhere = framejit.compile(lambda a: a * math.isqrt(9), backend="eager")
 
     @framejit.disable
