@@ -23,7 +23,7 @@ PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
 FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
-              "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force",
+              "own_operators", "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force",
               "warning_filters"}
 ENTRANCES = {"", "__main__", "build_check", "environment"}
 """The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""

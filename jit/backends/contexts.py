@@ -12,10 +12,11 @@ from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOve
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
 
-from framejit.backends import packed, recompute, recurrent
+from framejit.backends import recompute
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
 from framejit.graph.parts import PartsContext
+from framejit.graph.rewrites import rewrite_for_aot_autograd
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
 
 require_torch("contexts")
@@ -136,5 +137,4 @@ def annotate(request: GraphRequest) -> None:
     gm._param_name_to_source = sources  # type: ignore[assignment]
     gm._source_to_user_stacks = {}  # type: ignore[assignment]
     recompute.mark(gm)
-    recurrent.replace(gm)
-    packed.replace(gm)
+    rewrite_for_aot_autograd(gm)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from framejit.own_operators import DRAWS, declare_operator
+
 if TYPE_CHECKING:
     from torch import fx
 
@@ -33,26 +35,11 @@ GENERATORS = {
     "numpy.random": Generator(numpy.random, numpy.random.get_state, numpy.random.set_state),
 }
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define(
-    "draw(str module, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype, Tensor? after) -> Tensor",
-    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
-)
-_library.define(
-    "seed(str module, SymInt number, Tensor? after) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag)
-)
-_library.define("seed_torch(SymInt number, int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
-_library.define("state_of_torch(int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
-_library.define("set_state_of_torch(Tensor state, int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
-DRAW, SEED = torch.ops.framejit.draw.default, torch.ops.framejit.seed.default
-SEED_TORCH = torch.ops.framejit.seed_torch.default
-STATE_OF_TORCH = torch.ops.framejit.state_of_torch.default
-SET_STATE_OF_TORCH = torch.ops.framejit.set_state_of_torch.default
 STATE: torch.Tensor = torch.Generator().get_state()
 """The state of a new torch.Generator."""
 
 
-@torch.library.impl(_library, "draw", "CompositeExplicitAutograd")
+@declare_operator("draw(str module, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype, Tensor? after) -> Tensor", tags=DRAWS)
 def draw(
     module: str, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype, after: torch.Tensor | None
 ) -> torch.Tensor:
@@ -92,58 +79,62 @@ def numbers_from(holder: Any, function: str, arguments: Sequence[float], size: S
     return torch.tensor(found, dtype=dtype) if size is None else torch.from_numpy(found).to(dtype)
 
 
-@torch.library.register_fake("framejit::draw", lib=_library)
+@draw.fake
 def draw_nothing(
     module: str, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype, after: torch.Tensor | None
 ) -> torch.Tensor:
     return torch.empty(() if size is None else size, dtype=dtype)
 
 
-@torch.library.impl(_library, "seed", "CompositeExplicitAutograd")
+@declare_operator("seed(str module, SymInt number, Tensor? after) -> Tensor", tags=DRAWS)
 def seed(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
     """Seed Python's or NumPy's generator. What it gives means nothing, as that of the other operators that give none."""
     GENERATORS[module].module.seed(number)
     return torch.zeros(())
 
 
-@torch.library.impl(_library, "seed_torch", "CompositeExplicitAutograd")
+@declare_operator("seed_torch(SymInt number, int place) -> Tensor", tags=DRAWS)
 def seed_torch(number: int, place: int) -> torch.Tensor:
     """Seed torch's generators, of all devices."""
     torch.manual_seed(number)
     return torch.zeros(())
 
 
-@torch.library.impl(_library, "state_of_torch", "CompositeExplicitAutograd")
+@declare_operator("state_of_torch(int place) -> Tensor", tags=DRAWS)
 def state_of_torch(place: int) -> torch.Tensor:
     """The state of torch's generator of the CPU."""
     return torch.get_rng_state()
 
 
-@torch.library.impl(_library, "set_state_of_torch", "CompositeExplicitAutograd")
+@declare_operator("set_state_of_torch(Tensor state, int place) -> Tensor", tags=DRAWS)
 def set_state_of_torch(state: torch.Tensor, place: int) -> torch.Tensor:
     """Set the state of torch's generator of the CPU."""
     torch.set_rng_state(state)
     return torch.zeros(())
 
 
-@torch.library.register_fake("framejit::seed", lib=_library)
+@seed.fake
 def seed_nothing(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
     return torch.empty(())
 
 
-@torch.library.register_fake("framejit::seed_torch", lib=_library)
+@seed_torch.fake
 def seed_no_generator(number: int, place: int) -> torch.Tensor:
     return torch.empty(())
 
 
-@torch.library.register_fake("framejit::state_of_torch", lib=_library)
+@state_of_torch.fake
 def some_state(place: int) -> torch.Tensor:
     return torch.empty(STATE.shape, dtype=STATE.dtype, device="cpu")
 
 
-@torch.library.register_fake("framejit::set_state_of_torch", lib=_library)
+@set_state_of_torch.fake
 def set_no_state(state: torch.Tensor, place: int) -> torch.Tensor:
     return torch.empty(())
+
+
+DRAW, SEED = draw.overload, seed.overload
+SEED_TORCH, STATE_OF_TORCH, SET_STATE_OF_TORCH = seed_torch.overload, state_of_torch.overload, set_state_of_torch.overload
 
 
 def draws_of(graph: fx.Graph) -> list[fx.Node]:

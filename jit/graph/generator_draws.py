@@ -10,38 +10,37 @@ from typing import Any
 import torch
 
 from framejit.graph.generator_states import TORCH
+from framejit.own_operators import declare_operator
 
 DEFAULT_SEED = torch.Generator().initial_seed()
 ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define("draw_from(Tensor state, str call, Tensor[] tensors, SymInt[] numbers) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
-_library.define("checked_state(Tensor state) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-DRAW_FROM = torch.ops.framejit.draw_from.default
-CHECKED_STATE = torch.ops.framejit.checked_state.default
 
 
-@torch.library.impl(_library, "checked_state", "CompositeExplicitAutograd")
+@declare_operator("checked_state(Tensor state) -> Tensor")
 def checked_state(state: torch.Tensor) -> torch.Tensor:
     """The state of a generator behind `set_state(state)`."""
     return TORCH.made(state).get_state()
 
 
-@torch.library.impl(_library, "draw_from", "CompositeExplicitAutograd")
+@declare_operator("draw_from(Tensor state, str call, Tensor[] tensors, SymInt[] numbers) -> (Tensor, Tensor)")
 def draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """What a call of one of torch's functions draws, and the generator's next state. `call`: see `DrawCall`."""
     generator = TORCH.made(state)
     return called(call, tensors, numbers, generator), generator.get_state()
 
 
-@torch.library.register_fake("framejit::checked_state", lib=_library)
+@checked_state.fake
 def fake_checked_state(state: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(state)
 
 
-@torch.library.register_fake("framejit::draw_from", lib=_library)
+@draw_from.fake
 def fake_draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     return called(call, tensors, numbers, None), torch.empty_like(state)
+
+
+DRAW_FROM, CHECKED_STATE = draw_from.overload, checked_state.overload
 
 
 class DrawCall:

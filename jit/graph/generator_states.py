@@ -16,6 +16,7 @@ import numpy
 import torch
 
 from framejit.graph.draws import STATE, numbers_from
+from framejit.own_operators import declare_operator
 
 HALF = 2**64
 VERSION = random.Random.VERSION
@@ -106,23 +107,15 @@ def state_of(generator: Any) -> torch.Tensor:
     return KINDS[type(generator).__name__].read(generator)
 
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define("seeded_state(str kind, SymInt seed) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_library.define(
-    "draw_numbers(str kind, Tensor state, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype) -> (Tensor, Tensor)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-SEEDED_STATE = torch.ops.framejit.seeded_state.default
-DRAW_NUMBERS = torch.ops.framejit.draw_numbers.default
 
 
-@torch.library.impl(_library, "seeded_state", "CompositeExplicitAutograd")
+@declare_operator("seeded_state(str kind, SymInt seed) -> Tensor")
 def seeded_state(kind: str, seed: int) -> torch.Tensor:
     """The state of a generator made by a seed."""
     return KINDS[kind].read(KINDS[kind].seeded(seed))
 
 
-@torch.library.impl(_library, "draw_numbers", "CompositeExplicitAutograd")
+@declare_operator("draw_numbers(str kind, Tensor state, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype) -> (Tensor, Tensor)")
 def draw_numbers(
     kind: str, state: torch.Tensor, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -132,13 +125,16 @@ def draw_numbers(
     return drawn, KINDS[kind].read(generator)
 
 
-@torch.library.register_fake("framejit::seeded_state", lib=_library)
+@seeded_state.fake
 def fake_seeded_state(kind: str, seed: int) -> torch.Tensor:
     return torch.empty(KINDS[kind].form.shape, dtype=KINDS[kind].form.dtype, device="cpu")
 
 
-@torch.library.register_fake("framejit::draw_numbers", lib=_library)
+@draw_numbers.fake
 def fake_draw_numbers(
     kind: str, state: torch.Tensor, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty(() if size is None else size, dtype=dtype), torch.empty_like(state)
+
+
+SEEDED_STATE, DRAW_NUMBERS = seeded_state.overload, draw_numbers.overload

@@ -17,6 +17,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
 from framejit.graph.tokens import of_token, token_for
+from framejit.own_operators import declare_operator
 
 Gradients = Sequence[torch.Tensor | None]
 Hook = Callable[[Gradients, Gradients], Gradients | None]
@@ -162,12 +163,9 @@ def as_in_a_backward_pass() -> Iterator[None]:
         yield
 
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define("heard_of_outputs(Tensor token, Tensor?[] gradients, int[] places, int count, int inputs, int[]? input_places) -> Tensor[]")
-_library.define("heard_of_inputs(Tensor token, Tensor?[] gradients, int[] places, int count, Tensor?[] of_outputs) -> Tensor[]")
 
 
-@torch.library.impl(_library, "heard_of_outputs", "CompositeExplicitAutograd")
+@declare_operator("heard_of_outputs(Tensor token, Tensor?[] gradients, int[] places, int count, int inputs, int[]? input_places) -> Tensor[]")
 def heard_of_outputs(
     token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, inputs: int, input_places: list[int] | None
 ) -> list[torch.Tensor]:
@@ -177,7 +175,7 @@ def heard_of_outputs(
         return results(gradients, found)
 
 
-@torch.library.impl(_library, "heard_of_inputs", "CompositeExplicitAutograd")
+@declare_operator("heard_of_inputs(Tensor token, Tensor?[] gradients, int[] places, int count, Tensor?[] of_outputs) -> Tensor[]")
 def heard_of_inputs(token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, of_outputs: Gradients) -> list[torch.Tensor]:
     """Call the hooks on a module's gradients; gives those of its arguments."""
     with as_in_a_backward_pass():
@@ -202,11 +200,11 @@ def results(gradients: Gradients, found: Gradients) -> list[torch.Tensor]:
     return made
 
 
-@torch.library.register_fake("framejit::heard_of_outputs", lib=_library)
+@heard_of_outputs.fake
 def fake_heard_of_outputs(token: Any, gradients: Gradients, places: Any, count: int, inputs: int, input_places: Any) -> list[torch.Tensor]:
     return results(gradients, gradients)
 
 
-@torch.library.register_fake("framejit::heard_of_inputs", lib=_library)
+@heard_of_inputs.fake
 def fake_heard_of_inputs(token: Any, gradients: Gradients, places: Any, count: int, of_outputs: Any) -> list[torch.Tensor]:
     return results(gradients, gradients)

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define("tensor_of_ints(SymInt[] values) -> Tensor")
+from framejit.own_operators import declare_operator
 
 
-@torch.library.impl(_library, "tensor_of_ints", "CompositeExplicitAutograd")
+@declare_operator("tensor_of_ints(SymInt[] values) -> Tensor")
 def made_of(values: Sequence[int]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int64, device="cpu")
 
 
-@torch.library.register_fake("framejit::tensor_of_ints", lib=_library)
+@made_of.fake
 def fake_made_of(values: Sequence[int]) -> torch.Tensor:
     return torch.empty(len(values), dtype=torch.int64, device="cpu")
 
@@ -25,5 +24,5 @@ def tensor_of_ints(values: Sequence[int]) -> torch.Tensor:
     if any(isinstance(value, torch.SymInt) for value in values):
         if torch.compiler.is_exporting():  # to what runs without framejit
             return torch.stack([torch.full((), value, dtype=torch.int64, device="cpu") for value in values])
-        return torch.ops.framejit.tensor_of_ints(values)  # type: ignore[no-any-return]
-    return made_of(values)
+        return made_of(values)  # type: ignore[no-any-return]
+    return made_of.run(values)  # type: ignore[no-any-return]

@@ -1,15 +1,17 @@
-"""Packed sequences on fakes: the numbers of rows and steps depend on the lengths, but the number of sequences doesn't."""
+"""Packed sequences: on fakes, where the numbers of rows and steps depend on the lengths and the number of sequences doesn't, and under AOTAutograd."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import SymInt
+from torch import SymInt, fx
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range, statically_known_true
 
 from framejit.graph.on_fakes import stand_in
+from framejit.graph.rewrites import rewrites
+from framejit.own_operators import declare_operator
 
 PACK = torch._VF._pack_padded_sequence
 PAD = torch._VF._pad_packed_sequence
@@ -114,3 +116,68 @@ def with_way_back(made: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
 stand_in(PACK, pack_on_fakes)
 stand_in(PAD, pad_on_fakes)
 stand_in(first_size, first_size_on_fakes)
+
+
+# What AOTAutograd is given: two operators of our own, each of which is the other's backward. It can't trace torch's own on fakes: the one is told wrong sizes
+# there, the other goes through the batch sizes, of which fakes have no data.
+
+
+@declare_operator("pack(Tensor input, Tensor lengths, bool batch_first, SymInt[]? sizes) -> (Tensor, Tensor)")
+def pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: list[int] | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The data of sequences, packed, and their batch sizes. `sizes`: how many rows and steps there will be, where that is known."""
+    return PACK(input, lengths, batch_first)  # type: ignore[no-any-return]
+
+
+@declare_operator("pad(Tensor data, Tensor batch_sizes, bool batch_first, Scalar value, SymInt total_length, SymInt? batch) -> (Tensor, Tensor)")
+def pad(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, value: float, total_length: int, batch: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Padded sequences, and their lengths. `batch`: how many they will be, where that is known."""
+    return PAD(data, batch_sizes, batch_first, value, total_length)  # type: ignore[no-any-return]
+
+
+@pack.fake
+def fake_pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return packed_looks(input, lengths, batch_first, sizes)
+
+
+@pad.fake
+def fake_pad(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, value: float, total_length: Any, batch: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return padded_looks(data, batch_sizes, batch_first, total_length, batch)
+
+
+def remember_packed(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    input, _, ctx.batch_first, _ = inputs
+    ctx.save_for_backward(output[1])
+    ctx.batch, ctx.time = input.shape[:2] if ctx.batch_first else (input.shape[1], input.shape[0])
+
+
+@pack.gradient(remember_packed)
+def differentiate_packed(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    (batch_sizes,) = ctx.saved_tensors
+    padded, _ = pad(gradient, batch_sizes, ctx.batch_first, 0, ctx.time, ctx.batch)
+    return padded, None, None, None
+
+
+def remember_padded(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    data, batch_sizes, ctx.batch_first, *_ = inputs
+    ctx.save_for_backward(output[1])
+    ctx.sizes = [data.shape[0], batch_sizes.shape[0]]
+
+
+@pad.gradient(remember_padded)
+def differentiate_padded(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple[Any, ...]:
+    (lengths,) = ctx.saved_tensors
+    data, _ = pack(gradient, lengths, ctx.batch_first, ctx.sizes)
+    return data, None, None, None, None, None
+
+
+OURS = {PACK: pack, PAD: pad}
+
+
+@rewrites(*OURS)
+def put_ours(node: fx.Node) -> None:
+    """Our operator in the place of torch's."""
+    node.target, node.args = OURS[node.target].overload, (*node.args, None)

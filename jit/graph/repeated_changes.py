@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from framejit.graph.gradient_paths import leads_to
 from framejit.graph.tokens import of_token
+from framejit.own_operators import declare_operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,11 @@ class Repeating:
         return bool(reached)
 
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define(
+
+
+@declare_operator(
     "change_statistics(Tensor gradient, Tensor[] batches, Tensor[] means, Tensor[] variances, float[] momenta, Tensor[] counters, int[] steps) -> Tensor"
 )
-
-
-@torch.library.impl(_library, "change_statistics", "CompositeExplicitAutograd")
 def change_statistics(
     gradient: torch.Tensor,
     batches: Sequence[torch.Tensor],
@@ -132,6 +131,6 @@ def change_statistics(
     return gradient.clone()
 
 
-@torch.library.register_fake("framejit::change_statistics", lib=_library)
+@change_statistics.fake
 def fake_change_statistics(gradient: torch.Tensor, *args: object) -> torch.Tensor:
     return torch.empty_like(gradient)

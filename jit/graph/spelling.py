@@ -13,30 +13,28 @@ import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define(
-    "random_between(Tensor like, SymInt low, SymInt? high) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag)
-)
+from framejit.own_operators import DRAWS, declare_operator
+
 FILLING = ("random_", torch.Tensor.random_, torch.ops.aten.random_, getattr(torch.ops.aten.random_, "from"))
 """What fills a tensor with random integers, as the target of a node."""
 MAKING = (torch.ops.aten.random, getattr(torch.ops.aten.random, "from"))
 """What makes such a tensor like another one."""
 
 
-@torch.library.impl(_library, "random_between", "CompositeExplicitAutograd")
+@declare_operator("random_between(Tensor like, SymInt low, SymInt? high) -> Tensor", tags=DRAWS)
 def random_between(like: torch.Tensor, low: int, high: int | None) -> torch.Tensor:
     """A tensor like `like` that `random_(low, high)` has filled."""
     return torch.empty_like(like).random_(low, high)
 
 
-@torch.library.register_fake("framejit::random_between", lib=_library)
+@random_between.fake
 def nothing_between(like: torch.Tensor, low: int, high: int | None) -> torch.Tensor:
     return torch.empty_like(like)
 
 
 def make_between(x: torch.Tensor, low: int, high: int | None = None) -> torch.Tensor:
     """`torch.ops.aten.random` with bounds, for AOTAutograd."""
-    return torch.ops.framejit.random_between.default(x.detach(), low, high)  # type: ignore[no-any-return]
+    return random_between(x.detach(), low, high)  # type: ignore[no-any-return]
 
 
 def fill_between(x: torch.Tensor, low: int, high: int | None = None) -> torch.Tensor:

@@ -17,12 +17,8 @@ from typing import Any
 import numpy
 import torch
 
-LIBRARY = torch.library.Library("framejit", "FRAGMENT")
-LIBRARY.define(
-    "numpy(str call, Tensor[] arrays, str[] types, int[] dims, SymInt[] sizes) -> Tensor[]",
-    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order),
-)
-NUMPY = torch.ops.framejit.numpy.default
+from framejit.own_operators import declare_operator
+
 TYPES = "?bhilBHILefdFD"
 """The types of arrays that tensors can have, by NumPy's letters."""
 
@@ -130,7 +126,7 @@ def shapes_of(dims: Sequence[int], sizes: Sequence[Any]) -> list[tuple[Any, ...]
     return [tuple([next(waiting) for _ in range(count)]) for count in dims]
 
 
-@torch.library.impl(LIBRARY, "numpy", "CompositeExplicitAutograd")
+@declare_operator("numpy(str call, Tensor[] arrays, str[] types, int[] dims, SymInt[] sizes) -> Tensor[]", tags=(torch.Tag.needs_fixed_stride_order,))
 def run(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], dims: Sequence[int], sizes: Sequence[int]) -> list[torch.Tensor]:
     given = [array.detach().numpy() for array in arrays]
     with numpy.errstate(all="ignore"):
@@ -153,7 +149,7 @@ def apart(part: Any, given: Sequence[Any]) -> Any:
     return part if is_own else part.copy()
 
 
-@torch.library.register_fake("framejit::numpy", lib=LIBRARY)
+@run.fake
 def on_fakes(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], dims: Sequence[int], sizes: Sequence[Any]) -> list[torch.Tensor]:
     unknown: dict[int, Any] = {}
 
@@ -167,3 +163,6 @@ def on_fakes(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], di
     return [
         torch.empty([real(size) for size in shape], dtype=getattr(torch, name), device="cpu") for name, shape in zip(types, shapes_of(dims, sizes))
     ]
+
+
+NUMPY = run.overload

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from framejit.objects.numberobject import sum_of
+from framejit.own_operators import declare_operator
 
 OF_ONE = frozenset({
     "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "radians",
@@ -26,12 +27,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """What a node may compute."""
 TYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64}
 
-_library = torch.library.Library("framejit", "FRAGMENT")
-_library.define("python(str function, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
-PYTHON = torch.ops.framejit.python.default
 
 
-@torch.library.impl(_library, "python", "CompositeExplicitAutograd")
+@declare_operator("python(str function, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)")
 def run(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """What a function gives for some numbers, and whether it gives a number of this type."""
     try:
@@ -43,6 +41,9 @@ def run(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> t
     return torch.zeros((), dtype=dtype), torch.tensor(False)
 
 
-@torch.library.register_fake("framejit::python", lib=_library)
+@run.fake
 def on_fakes(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty((), dtype=dtype, device="cpu"), torch.empty((), dtype=torch.bool, device="cpu")
+
+
+PYTHON = run.overload

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import framejit
-from framejit.backends import recurrent as operators
+from framejit.graph import recurrent as operators
 from framejit.graph.recurrent import RECURRENT, Arguments
 
 BACKENDS = ("eager", "aot_eager")

@@ -1,0 +1,34 @@
+"""What AOTAutograd is given in the place of functions that it can't trace: patterns on single nodes, and the pass that applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from framejit.graph.inner import nodes_inside
+
+Rewrite = Callable[[fx.Node], None]
+REWRITES: dict[Any, Rewrite] = {}
+"""By the target of a node."""
+
+
+def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
+    """Register what puts something else in the place of nodes that call these functions."""
+
+    def register(rewrite: Rewrite) -> Rewrite:
+        for target in targets:
+            assert target not in REWRITES, target
+            REWRITES[target] = rewrite
+        return rewrite
+
+    return register
+
+
+def rewrite_for_aot_autograd(gm: fx.GraphModule) -> None:
+    """Apply all of them, in a graph and in the graphs inside of it."""
+    for node in list(nodes_inside(gm)):
+        rewrite = REWRITES.get(node.target) if node.op == "call_function" else None
+        if rewrite is not None:
+            rewrite(node)
