@@ -15,9 +15,6 @@ class Mutation:
     undo: Callable[..., Any]
     args: tuple[Any, ...]
 
-    def take_back(self) -> None:
-        self.undo(*self.args)
-
 
 class Learned(Mutation):
     """The trace knows more about the owner than before; for the program, the owner is the same."""
@@ -57,9 +54,6 @@ class FieldSet:
     field: str
     before: Any
 
-    def take_back(self) -> None:
-        setattr(self.owner, self.field, self.before)
-
     def is_restored(self) -> bool:
         """Whether the field has its old value again."""
         return getattr(self.owner, self.field) is self.before
@@ -75,49 +69,56 @@ TrailRecord = Mutation | FieldSet
 
 
 class Trail:
-    """A stack of records. `mark` is a position; `undo_to(mark)` takes everything since back, newest first."""
+    """A stack of records. `mark` is a position; `undo_to(mark)` takes everything since back, newest first.
 
-    __slots__ = ("_records",)
+    What is stacked are tuples, a record's class and its fields: records are made where somebody asks for them, which is rare.
+    """
+
+    __slots__ = ("_stack",)
 
     def __init__(self) -> None:
-        self._records: list[TrailRecord] = []
+        self._stack: list[tuple[type[TrailRecord], Any, Any, Any]] = []
 
     def set(self, owner: object, field: str, value: Any) -> None:
         """`setattr(owner, field, value)`, undoable: the owner has changed."""
-        self._records.append(FieldSet(owner, field, getattr(owner, field)))
+        self._stack.append((FieldSet, owner, field, getattr(owner, field)))
         setattr(owner, field, value)
 
     def fill(self, owner: object, field: str, value: Any) -> None:
         """`setattr(owner, field, value)`, undoable: the field says what was so before."""
-        self._records.append(FieldFilled(owner, field, getattr(owner, field)))
+        self._stack.append((FieldFilled, owner, field, getattr(owner, field)))
         setattr(owner, field, value)
 
     def changed(self, owner: object, undo: Callable[..., Any], *args: Any) -> None:
         """Record that the owner has changed, or is about to, and what takes that back."""
-        self._records.append(Changed(owner, undo, args))
+        self._stack.append((Changed, owner, undo, args))
 
     def learned(self, owner: object, undo: Callable[..., Any], *args: Any) -> None:
         """Record that the trace has learned something about the owner, and what forgets it."""
-        self._records.append(Learned(owner, undo, args))
+        self._stack.append((Learned, owner, undo, args))
 
-    def add(self, record: TrailRecord) -> None:
+    def note(self, kind: type[Mutation], owner: object, undo: Callable[..., Any], *args: Any) -> None:
         """Record a mutation of another kind."""
-        self._records.append(record)
+        self._stack.append((kind, owner, undo, args))
 
     def mark(self) -> int:
         """The current position."""
-        return len(self._records)
+        return len(self._stack)
 
     def since(self, mark: int) -> list[TrailRecord]:
         """The records of every mutation since `mark`, oldest first."""
-        return self._records[mark:]
+        return [kind(owner, *rest) for kind, owner, *rest in self._stack[mark:]]
 
     def undo_to(self, mark: int) -> None:
         """Take back every mutation since `mark`."""
-        records = self._records
-        while len(records) > mark:
-            records.pop().take_back()
+        stack = self._stack
+        while len(stack) > mark:
+            kind, owner, what, how = stack.pop()
+            if kind is FieldSet or kind is FieldFilled:
+                setattr(owner, what, how)
+            else:
+                what(*how)
 
     def forget(self) -> None:
         """Keep all mutations: nothing can be taken back any more."""
-        self._records.clear()
+        self._stack.clear()

@@ -68,7 +68,7 @@ class Effects:
             self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
             self._announce(obj, self._mutated.pop, id(obj))
         else:
-            self._tracer.trail.add(EffectGrown(obj, nothing, ()))
+            self._tracer.trail.note(EffectGrown, obj, nothing)
 
     def in_order(self, effect: Effect) -> None:
         """Add an effect that isn't the mutation of an object. It is replayed after the mutations that have begun before it."""
@@ -89,7 +89,7 @@ class Effects:
         self._announce(effect, self._last.pop)
 
     def _announce(self, effect: Effect, undo: Callable[..., Any], *args: Any) -> None:
-        self._tracer.trail.add(EffectAnnounced(effect, undo, args))
+        self._tracer.trail.note(EffectAnnounced, effect, undo, *args)
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether any outside value has been changed since a position of the trail, for the first time or again."""

@@ -144,7 +144,7 @@ class Body:
         """A new node for an operator, at the end."""
         node = self.fx.create_node(op, target, args, kwargs)
         self.notes[node] = note
-        self._trail.add(NodeAdded(node, self.erase, (node,)))
+        self._trail.note(NodeAdded, node, self.erase, node)
         return node
 
     def erase(self, node: fx.Node) -> None:

@@ -261,8 +261,8 @@ def sets(*descriptors: Any) -> Callable[[F], F]:
 
 def model_of(function: Any) -> Model | None:
     """The model of a real callable, or None."""
-    found = meaning_of(function)
-    return None if found is None else found.called()
+    found = MEANINGS.get(id(function))
+    return found.called() if found is not None and found.callable is function else None
 
 
 def app_of(function: Any) -> Callable[..., Any] | None:
