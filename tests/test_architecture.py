@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from framejit import _runtime
 from framejit.bytecode.versions import CURRENT
 from framejit.ceval import loop
 
@@ -224,6 +225,16 @@ OF_ONE_VERSION = r"PY_VERSION_HEX|Py_BUILD_CORE|internal/pycore|\w+_version_tag|
 def test_version_facts_of_native_code_are_in_its_cpython_folder(path):
     found = sorted(set(re.findall(rf"\b(?:{OF_ONE_VERSION})\b", path.read_text())))
     assert not found, f"{path}: {found} belong behind a header in runtime_c/cpython"
+
+
+def test_kinds_of_accessors_are_named_where_they_are_defined():
+    """Nothing native asks for an accessor's name, and each is defined once: a new one needs no line in a file that knows the others."""
+    texts = {path: path.read_text() for path in NATIVE if path.parent.name == "native"}
+    defined = [(name, path) for path, text in texts.items() for name in re.findall(r'Registered<AccessorKind> \w+\(\s*\{\s*\.name = "(\w+)"', text)]
+    assert sorted(name for name, _ in defined) == sorted(_runtime.ACCESSORS)
+    literals = {path: set(re.findall(r'"(\w+)"', text)) for path, text in texts.items()}
+    strangers = [f"{path.name} names {name}, which {home.name} defines" for name, home in defined for path in texts if path != home and name in literals[path]]
+    assert not strangers, strangers
 
 
 def test_opcodes_are_known_to_version_files_only():

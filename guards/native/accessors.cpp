@@ -1,4 +1,4 @@
-/* accessors.cpp: one step from a value to the next, as Source.step does it; NULL where there is nothing. Never raises. */
+/* accessors.cpp: the steps from Python's own objects to what they hold, as Source.step of guards/source.py takes them. */
 #include "tree.h"
 
 #include <structmember.h>
@@ -7,62 +7,28 @@
 
 namespace framejit {
 
-namespace {
+/* ---- what accessors of all files use ---- */
 
-PyTypeObject *deque = nullptr;
-
-PyObject **field(PyObject *object, Py_ssize_t offset) { return reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset); }
-
-PyObject *instance_dict(PyObject *object) {
-    if (PyType_Check(object)) return nullptr;
-    PyObject **slot = _PyObject_GetDictPtr(object);
-    if (slot == nullptr) {
-        if (PyErr_Occurred()) PyErr_Clear();
-        return nullptr;
-    }
-    if (*slot == nullptr) { /* made when first asked for, as `object.__dict__` makes it */
-        Py_XDECREF(PyObject_GenericGetDict(object, nullptr));
-        if (PyErr_Occurred()) PyErr_Clear();
-    }
-    return *slot;
+bool read_number(GuardTree &, Node &node, PyObject *payload) {
+    node.number = PyLong_AsSsize_t(payload);
+    if (node.number == -1 && PyErr_Occurred()) return false;
+    if (node.number >= 0) return true;
+    PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
+    return false;
 }
 
-/* The fields that sources name: a node's number is the place of the name. */
-constexpr const char *function_fields[] = {"code", "defaults", "kwdefaults", "globals", "closure", "dict"};
-constexpr const char *method_fields[] = {"function", "self"};
-
-template <size_t N>
-int find_field(const char *const (&names)[N], PyObject *payload, Py_ssize_t *number) {
-    for (size_t i = 0; i < N; i++) {
-        if (!PyUnicode_Check(payload) || PyUnicode_CompareWithASCIIString(payload, names[i]) != 0) continue;
-        *number = static_cast<Py_ssize_t>(i);
-        return 0;
-    }
-    PyErr_Format(PyExc_ValueError, "a guard tree knows no field %R", payload);
-    return -1;
+bool read_object(GuardTree &tree, Node &node, PyObject *payload) {
+    node.object = hold(tree, payload, false, &node.held);
+    return node.object != nullptr;
 }
 
-/* Where a function keeps one of its fields. */
-PyObject **function_field(PyObject *object, Py_ssize_t which) {
-    auto *function = reinterpret_cast<PyFunctionObject *>(object);
-    PyObject **places[] = {&function->func_code,    &function->func_defaults, &function->func_kwdefaults,
-                           &function->func_globals, &function->func_closure,  &function->func_dict};
-    return places[which];
+bool read_name(GuardTree &tree, Node &node, PyObject *payload) {
+    if (PyUnicode_CheckExact(payload)) return read_object(tree, node, payload);
+    PyErr_SetString(PyExc_TypeError, "an attribute's name must be a str");
+    return false;
 }
 
-PyObject *none_as_null(PyObject **place) { return place == nullptr || *place == Py_None ? nullptr : *place; }
-
-PyObject *nth_entry(PyObject *dict, Py_ssize_t n, bool want_key) {
-    if (!PyDict_Check(dict) || n >= PyDict_GET_SIZE(dict)) return nullptr;
-    Py_ssize_t position = 0;
-    PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t i = 0; i <= n; i++) {
-        if (!PyDict_Next(dict, &position, &key, &value)) return nullptr;
-    }
-    return want_key ? key : value;
-}
-
-/* An object that has to outlive the walk, because nothing else may be holding it. */
+/* Nothing else may be holding what a step has created. */
 PyObject *keep(GuardTree &tree, PyObject *created) {
     if (created == nullptr) {
         PyErr_Clear();
@@ -72,35 +38,20 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
     return created;
 }
 
-/* What the step of one of the python_nodes has found before the walk. */
-Found found_before(const GuardTree &tree, const Node &node) {
+const Found &found_before(const GuardTree &tree, const Node &node) {
+    static const Found nothing{};
     const auto place = static_cast<size_t>(node.hint);
-    return place < tree.found.size() ? tree.found[place] : Found{};
+    return place < tree.found.size() ? tree.found[place] : nothing;
 }
 
-}  // namespace
-
-PyObject *tensor_number(const Node &node, const TensorNumbers &numbers) {
-    const bool is_size = node.accessor == Accessor::tensor_size, is_offset = node.accessor == Accessor::tensor_offset;
-    if ((!is_size && numbers.strides == nullptr) || (!is_offset && node.number >= numbers.dims)) return nullptr;
-    return PyLong_FromLongLong(is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[node.number]);
+PyObject *take_found_before(GuardTree &tree, Node &node, PyObject *base, const CallView &) {
+    const Found &found = found_before(tree, node);
+    return found.base == base ? Py_XNewRef(found.value) : nullptr; /* otherwise another thread has put another base there meanwhile */
 }
+
+static PyTypeObject *deque = nullptr;
 
 PyTypeObject *deque_type() { return deque; }
-
-/* The field of `base` that holds a node's value; NULL where an object of its type has none. */
-PyObject **field_of(const Node &node, PyObject *base) {
-    switch (node.accessor) {
-        case Accessor::slot_member:
-            return PyObject_TypeCheck(base, reinterpret_cast<PyTypeObject *>(node.object)) ? field(base, node.hint) : nullptr;
-        case Accessor::cell_contents: return PyCell_Check(base) ? &reinterpret_cast<PyCellObject *>(base)->ob_ref : nullptr;
-        case Accessor::method_field:
-            if (!PyMethod_Check(base)) return nullptr;
-            return node.number == 0 ? &reinterpret_cast<PyMethodObject *>(base)->im_func : &reinterpret_cast<PyMethodObject *>(base)->im_self;
-        case Accessor::function_field: return PyFunction_Check(base) ? function_field(base, node.number) : nullptr;
-        default: return nullptr;
-    }
-}
 
 /* Whether an entry's key is surely the constant `key`. */
 static bool is_key(PyObject *found, Py_hash_t found_hash, PyObject *key, Py_hash_t hash) {
@@ -150,82 +101,199 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
     return by_hash;
 }
 
-/* `base` is NULL where the path ended earlier. */
-PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
-    if (base == nullptr) return nullptr;
-    switch (node.accessor) {
-        case Accessor::root: return &tree;
-        case Accessor::local: return node.number < call.n_locals ? call.locals[node.number] : nullptr;
-        case Accessor::frame_function: return call.function;
-        case Accessor::handled_exception: {
-            PyObject *handled = PyErr_GetHandledException();
-            return handled == nullptr ? Py_None : keep(tree, handled);
-        }
-        case Accessor::pinned: return node.object;
-        case Accessor::instance_dict: return instance_dict(base);
-        case Accessor::item: return PyDict_Check(base) ? find_item(base, node.object, &node.hint, &tree.ambiguous) : nullptr;
-        case Accessor::dict_key:
-        case Accessor::dict_value_at: return nth_entry(base, node.number, node.accessor == Accessor::dict_key);
-        case Accessor::index:
-            if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
-            if (PyList_Check(base)) return node.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, node.number) : nullptr;
-            return nullptr;
-        case Accessor::slot_member: {
-            PyObject **place = field_of(node, base);
-            if (place == nullptr) return nullptr;
-            return *place == nullptr && node.none_if_null ? Py_None : *place; /* of a member declared as T_OBJECT, NULL stands for None */
-        }
-        case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
-        case Accessor::type_attr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
-        case Accessor::closure_cell: {
-            if (!PyFunction_Check(base)) return nullptr;
-            PyObject *cells = reinterpret_cast<PyFunctionObject *>(base)->func_closure;
-            return cells != nullptr && node.number < PyTuple_GET_SIZE(cells) ? PyTuple_GET_ITEM(cells, node.number) : nullptr;
-        }
-        case Accessor::function_field: {
-            PyObject *found = none_as_null(field_of(node, base));
-            bool is_empty = found != nullptr && node.number == function_dict && PyDict_GET_SIZE(found) == 0;
-            return is_empty ? nullptr : found;
-        }
-        case Accessor::cell_contents:
-        case Accessor::method_field: {
-            PyObject **place = field_of(node, base);
-            return place == nullptr ? nullptr : *place;
-        }
-        case Accessor::deque_index:
-            if (!PyObject_TypeCheck(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
-            return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
-        case Accessor::item_count: return PyList_Check(base) ? keep(tree, PyLong_FromSsize_t(PyList_GET_SIZE(base))) : nullptr;
-        case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
-        case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
-        case Accessor::tensor_size:
-        case Accessor::tensor_stride:
-        case Accessor::tensor_offset: {
-            TensorNumbers numbers;
-            return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
-        }
-        case Accessor::tensor_item: return keep(tree, tensor_item(base));
-        case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
-        case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
-        case Accessor::torchbind_state:
-        case Accessor::sparse_part: {
-            const Found found = found_before(tree, node);
-            return found.base == base ? found.value : nullptr; /* otherwise another thread has put another one there meanwhile */
-        }
-        case Accessor::script_code: {
-            PyObject *known = keep(tree, known_script_code(node, base));
-            return known != nullptr ? known : found_before(tree, node).value;
-        }
-        case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
-        case Accessor::script_answer: return keep(tree, PyObject_CallOneArg(node.object, base));
-        case Accessor::function_mode: return keep(tree, function_mode(node.number));
-        case Accessor::referent: {
-            if (!PyWeakref_CheckRefExact(base)) return nullptr;
-            PyObject *object = FJ_Weakref_Object(base);
-            return object == Py_None ? nullptr : keep(tree, Py_NewRef(object));
-        }
+namespace {
+
+/* ---- what the call brings with it ---- */
+
+const Registered<AccessorKind> local({
+    .name = "local",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *, const CallView &call) { return node.number < call.n_locals ? call.locals[node.number] : nullptr; },
+    .given = true,
+});
+
+const Registered<AccessorKind> frame_function({
+    .name = "frame_function",
+    .step = [](GuardTree &, Node &, PyObject *, const CallView &call) { return call.function; },
+    .given = true,
+});
+
+const Registered<AccessorKind> handled_exception({
+    .name = "handled_exception",
+    .step = [](GuardTree &, Node &, PyObject *, const CallView &) {
+        PyObject *handled = PyErr_GetHandledException();
+        return handled == nullptr ? Py_NewRef(Py_None) : handled;
+    },
+    .creates = true,
+});
+
+/* ---- what the tree knows ---- */
+
+/* Keys, and much that is pinned, may be known to the trace alone; classes and the globals of modules aren't. */
+bool read_pinned(GuardTree &tree, Node &node, PyObject *payload) {
+    const bool weakly = PyType_Check(payload) || PyDict_CheckExact(payload);
+    node.object = hold(tree, payload, weakly, &node.held);
+    return node.object != nullptr;
+}
+
+const Registered<AccessorKind> pinned({
+    .name = "pinned",
+    .read = read_pinned,
+    .step = [](GuardTree &, Node &node, PyObject *, const CallView &) { return node.object; },
+    .vouch = [](Memo &, const Node &, PyObject *, PyObject *) { return true; },
+    .known_layout = true,
+});
+
+/* ---- dicts, and what is found in them ---- */
+
+PyObject *dict_of(PyObject *object) {
+    if (PyType_Check(object)) return nullptr;
+    PyObject **slot = _PyObject_GetDictPtr(object);
+    if (slot == nullptr) {
+        if (PyErr_Occurred()) PyErr_Clear();
+        return nullptr;
     }
+    if (*slot == nullptr) { /* made when first asked for, as `object.__dict__` makes it */
+        Py_XDECREF(PyObject_GenericGetDict(object, nullptr));
+        if (PyErr_Occurred()) PyErr_Clear();
+    }
+    return *slot;
+}
+
+bool vouch_for_instance_dict(Memo &memo, const Node &node, PyObject *base, PyObject *value) {
+    if (PyType_Check(base) || !memo.has_layout(node.parent, base)) return false;
+    PyObject **slot = _PyObject_GetDictPtr(base);
+    if (slot != nullptr) memo.add(slot);
+    return (slot == nullptr ? nullptr : *slot) == value;
+}
+
+const Registered<AccessorKind> instance_dict({
+    .name = "instance_dict",
+    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) { return dict_of(base); },
+    .vouch = vouch_for_instance_dict,
+    .known_layout = true,
+    .begins_chunk = true,
+});
+
+const Registered<AccessorKind> item({
+    .name = "item",
+    .read = [](GuardTree &tree, Node &node, PyObject *payload) { return read_object(tree, node, payload) && PyObject_Hash(payload) != -1; },
+    .step = [](GuardTree &tree, Node &node, PyObject *base, const CallView &) {
+        return PyDict_Check(base) ? find_item(base, node.object, &node.hint, &tree.ambiguous) : nullptr;
+    },
+    .found_in = Versioned::dict,
+});
+
+PyObject *nth_entry(PyObject *dict, Py_ssize_t n, bool want_key) {
+    if (!PyDict_Check(dict) || n >= PyDict_GET_SIZE(dict)) return nullptr;
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t i = 0; i <= n; i++) {
+        if (!PyDict_Next(dict, &position, &key, &value)) return nullptr;
+    }
+    return want_key ? key : value;
+}
+
+const Registered<AccessorKind> dict_key({
+    .name = "dict_key",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return nth_entry(base, node.number, true); },
+    .found_in = Versioned::dict,
+});
+
+const Registered<AccessorKind> dict_value_at({
+    .name = "dict_value_at",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return nth_entry(base, node.number, false); },
+    .found_in = Versioned::dict,
+});
+
+const Registered<AccessorKind> type_attr({
+    .name = "type_attr",
+    .read = read_name,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) {
+        return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
+    },
+    .found_in = Versioned::type,
+});
+
+/* ---- items of sequences ---- */
+
+PyObject *item_at(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
+    if (PyList_Check(base)) return node.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, node.number) : nullptr;
     return nullptr;
+}
+
+void add_tuple_item(Memo &memo, PyObject *tuple, Py_ssize_t number) {
+    memo.add(&reinterpret_cast<PyVarObject *>(tuple)->ob_size);
+    if (number < PyTuple_GET_SIZE(tuple)) memo.add(&reinterpret_cast<PyTupleObject *>(tuple)->ob_item[number]);
+}
+
+bool vouch_for_item(Memo &memo, const Node &node, PyObject *base, PyObject *) {
+    if (!memo.has_type(node.parent, base)) return false;
+    if (PyTuple_Check(base)) {
+        add_tuple_item(memo, base, node.number);
+    } else if (PyList_Check(base)) {
+        auto *list = reinterpret_cast<PyListObject *>(base);
+        memo.add_items(node.parent, list);
+        if (node.number < PyList_GET_SIZE(base)) memo.add(&list->ob_item[node.number]);
+    }
+    return true;
+}
+
+const Registered<AccessorKind> index({.name = "index", .read = read_number, .step = item_at, .vouch = vouch_for_item});
+
+const Registered<AccessorKind> deque_index({
+    .name = "deque_index",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) -> PyObject * {
+        if (!PyObject_TypeCheck(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
+        return deque->tp_as_sequence->sq_item(base, node.number);
+    },
+    .creates = true,
+});
+
+const Registered<AccessorKind> item_count({
+    .name = "item_count",
+    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) { return PyList_Check(base) ? PyLong_FromSsize_t(PyList_GET_SIZE(base)) : nullptr; },
+    .creates = true,
+});
+
+/* ---- fields of objects ---- */
+
+/* The field that holds a node's value, by the node and its base; NULL where an object of the base's type has none. */
+using FieldOf = PyObject **(*)(const Node &node, PyObject *base);
+
+template <FieldOf field_of>
+PyObject *content(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    PyObject **field = field_of(node, base);
+    return field == nullptr ? nullptr : *field;
+}
+
+template <FieldOf field_of>
+bool vouch_for_field(Memo &memo, const Node &node, PyObject *base, PyObject *) {
+    if (!memo.has_type(node.parent, base)) return false;
+    PyObject **field = field_of(node, base);
+    if (field != nullptr) memo.add(field);
+    return true;
+}
+
+/* A node's number is the place of the name that is its payload. */
+template <size_t N>
+bool read_field(const char *const (&names)[N], Node &node, PyObject *payload) {
+    for (size_t i = 0; i < N; i++) {
+        if (!PyUnicode_Check(payload) || PyUnicode_CompareWithASCIIString(payload, names[i]) != 0) continue;
+        node.number = static_cast<Py_ssize_t>(i);
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "a guard tree knows no field %R", payload);
+    return false;
+}
+
+PyObject **slot(const Node &node, PyObject *base) {
+    if (!PyObject_TypeCheck(base, reinterpret_cast<PyTypeObject *>(node.object))) return nullptr;
+    return reinterpret_cast<PyObject **>(reinterpret_cast<char *>(base) + node.hint);
 }
 
 /* Whether it is the descriptor of `type.__mro__`, which CPython 3.12 has no member for, but a getter: of tp_mro, like the member. */
@@ -234,79 +302,129 @@ bool is_mro(PyObject *payload) {
            PyUnicode_CompareWithASCIIString(PyDescr_NAME(payload), "__mro__") == 0;
 }
 
-/* The object that a node compares or walks with: its payload, or of a slot_member the class, since a descriptor would keep that
- * alive. Borrowed; NULL where the payload is a number or nothing. */
-PyObject *payload_object(const Node &node, PyObject *payload) {
-    switch (node.accessor) {
-        case Accessor::pinned:
-        case Accessor::item:
-        case Accessor::c_attr:
-        case Accessor::sparse_part:
-        case Accessor::tensor_attribute:
-        case Accessor::script_answer:
-        case Accessor::script_code:
-        case Accessor::torchbind_state:
-        case Accessor::type_attr: return payload;
-        case Accessor::slot_member:
-            if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
-            PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be a member descriptor");
-            return nullptr;
-        default: return nullptr;
+/* Of the descriptor, the node takes the offset, and the class that has the slot, which a descriptor would keep alive. */
+bool read_slot(GuardTree &tree, Node &node, PyObject *payload) {
+    const bool mro = is_mro(payload);
+    if (!mro && !Py_IS_TYPE(payload, &PyMemberDescr_Type)) {
+        PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be a member descriptor");
+        return false;
     }
+    node.object = hold(tree, reinterpret_cast<PyObject *>(PyDescr_TYPE(payload)), true, &node.held);
+    if (node.object == nullptr) return false;
+    if (mro) {
+        node.hint = static_cast<int32_t>(offsetof(PyTypeObject, tp_mro));
+        return true;
+    }
+    const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(payload)->d_member;
+    node.hint = static_cast<int32_t>(member->offset);
+    node.none_if_null = member->type == T_OBJECT;
+    if (member->type == T_OBJECT || member->type == T_OBJECT_EX) return true;
+    PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member");
+    return false;
 }
 
-static int read_number(Node &node, PyObject *payload) {
-    node.number = PyLong_AsSsize_t(payload);
-    if (node.number == -1 && PyErr_Occurred()) return -1;
-    if (node.number >= 0) return 0;
-    PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
-    return -1;
+PyObject *slot_content(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    PyObject **field = slot(node, base);
+    if (field == nullptr) return nullptr;
+    return *field == nullptr && node.none_if_null ? Py_None : *field;
 }
 
-/* Turns a node's payload, already in node.object where it is an object, into what `step` reads. 0, or -1 with an exception set. */
-int lower_payload(Node &node, PyObject *payload) {
-    switch (node.accessor) {
-        case Accessor::item:
-            return PyObject_Hash(payload) == -1 ? -1 : 0;
-        case Accessor::slot_member: {
-            if (is_mro(payload)) {
-                node.hint = static_cast<int32_t>(offsetof(PyTypeObject, tp_mro));
-                return 0;
-            }
-            const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(payload)->d_member; /* checked by payload_object */
-            node.hint = static_cast<int32_t>(member->offset);
-            node.none_if_null = member->type == T_OBJECT;
-            if (member->type == T_OBJECT || member->type == T_OBJECT_EX) return 0;
-            PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member");
-            return -1;
-        }
-        case Accessor::c_attr:
-        case Accessor::tensor_attribute:
-        case Accessor::type_attr:
-            if (PyUnicode_CheckExact(payload)) return 0;
-            PyErr_SetString(PyExc_TypeError, "an attribute's name must be a str");
-            return -1;
-        case Accessor::sparse_part:
-            if (Py_IS_TYPE(payload, &PyMethodDescr_Type)) return 0;
-            PyErr_SetString(PyExc_TypeError, "a sparse_part's payload must be a method of tensors");
-            return -1;
-        case Accessor::local:
-        case Accessor::dict_key:
-        case Accessor::dict_value_at:
-        case Accessor::index:
-        case Accessor::closure_cell:
-        case Accessor::deque_index:
-        case Accessor::tensor_size:
-        case Accessor::tensor_stride:
-        case Accessor::array_tensor:
-        case Accessor::function_mode:
-        case Accessor::iterator_item: return read_number(node, payload);
-        case Accessor::function_field: return find_field(function_fields, payload, &node.number);
-        case Accessor::method_field: return find_field(method_fields, payload, &node.number);
-        case Accessor::iterator_field: return find_iterator_field(payload, &node.number);
-        default: return 0;
-    }
+bool vouch_for_slot(Memo &memo, const Node &node, PyObject *base, PyObject *value) {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(base)) != node.object) return vouch_for_field<slot>(memo, node, base, value);
+    memo.add(&base->ob_type); /* the tree knows that this class lives */
+    memo.add(slot(node, base));
+    return true;
 }
+
+const Registered<AccessorKind> slot_member({.name = "slot_member", .read = read_slot, .step = slot_content, .vouch = vouch_for_slot});
+
+PyObject **cell_field(const Node &, PyObject *base) { return PyCell_Check(base) ? &reinterpret_cast<PyCellObject *>(base)->ob_ref : nullptr; }
+
+const Registered<AccessorKind> cell_contents({.name = "cell_contents", .step = content<cell_field>, .vouch = vouch_for_field<cell_field>});
+
+PyObject **closure_of(const Node &, PyObject *base) { return PyFunction_Check(base) ? &reinterpret_cast<PyFunctionObject *>(base)->func_closure : nullptr; }
+
+PyObject *closure_cell_at(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    PyObject **closure = closure_of(node, base);
+    const bool has_it = closure != nullptr && *closure != nullptr && node.number < PyTuple_GET_SIZE(*closure);
+    return has_it ? PyTuple_GET_ITEM(*closure, node.number) : nullptr;
+}
+
+bool vouch_for_closure_cell(Memo &memo, const Node &node, PyObject *base, PyObject *value) {
+    if (!vouch_for_field<closure_of>(memo, node, base, value)) return false;
+    PyObject **closure = closure_of(node, base);
+    if (closure != nullptr && *closure != nullptr) add_tuple_item(memo, *closure, node.number);
+    return true;
+}
+
+const Registered<AccessorKind> closure_cell({.name = "closure_cell", .read = read_number, .step = closure_cell_at, .vouch = vouch_for_closure_cell});
+
+constexpr const char *function_fields[] = {"code", "defaults", "kwdefaults", "globals", "closure", "dict"};
+constexpr Py_ssize_t function_dict = 5; /* the field that counts as missing while it is empty */
+
+PyObject **function_field_of(const Node &node, PyObject *base) {
+    if (!PyFunction_Check(base)) return nullptr;
+    auto *function = reinterpret_cast<PyFunctionObject *>(base);
+    PyObject **fields[] = {&function->func_code,    &function->func_defaults, &function->func_kwdefaults,
+                           &function->func_globals, &function->func_closure,  &function->func_dict};
+    return fields[node.number];
+}
+
+PyObject *function_content(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    PyObject **field = function_field_of(node, base);
+    if (field == nullptr || *field == nullptr || *field == Py_None) return nullptr;
+    return node.number == function_dict && PyDict_GET_SIZE(*field) == 0 ? nullptr : *field;
+}
+
+bool vouch_for_function_field(Memo &memo, const Node &node, PyObject *base, PyObject *value) {
+    if (!vouch_for_field<function_field_of>(memo, node, base, value)) return false;
+    PyObject **field = function_field_of(node, base);
+    if (field != nullptr && *field != nullptr && node.number == function_dict) memo.add(&reinterpret_cast<PyDictObject *>(*field)->ma_used);
+    return true;
+}
+
+const Registered<AccessorKind> function_field({
+    .name = "function_field",
+    .read = [](GuardTree &, Node &node, PyObject *payload) { return read_field(function_fields, node, payload); },
+    .step = function_content,
+    .vouch = vouch_for_function_field,
+});
+
+constexpr const char *method_fields[] = {"function", "self"};
+
+PyObject **method_field_of(const Node &node, PyObject *base) {
+    if (!PyMethod_Check(base)) return nullptr;
+    auto *method = reinterpret_cast<PyMethodObject *>(base);
+    return node.number == 0 ? &method->im_func : &method->im_self;
+}
+
+const Registered<AccessorKind> method_field({
+    .name = "method_field",
+    .read = [](GuardTree &, Node &node, PyObject *payload) { return read_field(method_fields, node, payload); },
+    .step = content<method_field_of>,
+    .vouch = vouch_for_field<method_field_of>,
+});
+
+/* ---- what C code computes ---- */
+
+const Registered<AccessorKind> c_attr({
+    .name = "c_attr",
+    .read = read_name,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return PyObject_GetAttr(base, node.object); },
+    .creates = true,
+});
+
+const Registered<AccessorKind> referent({
+    .name = "referent",
+    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) -> PyObject * {
+        if (!PyWeakref_CheckRefExact(base)) return nullptr;
+        PyObject *object = FJ_Weakref_Object(base);
+        return object == Py_None ? nullptr : Py_NewRef(object);
+    },
+    .creates = true,
+});
+
+}  // namespace
 
 int init_accessors() {
     PyObject *collections = PyImport_ImportModule("collections");

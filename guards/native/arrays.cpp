@@ -41,11 +41,10 @@ bool is_laid_out_so(PyObject *array) {
     return right;
 }
 
-}  // namespace
-
-/* torch warns of memory that may not be written to. That it isn't is up to the trace: so the array looks otherwise to torch for this moment, in which no
+/* A new reference; NULL, maybe with an exception set, where torch has no tensor of an array's memory.
+ * torch warns of memory that may not be written to. That it isn't is up to the trace: so the array looks otherwise to torch for this moment, in which no
  * Python runs. */
-PyObject *array_tensor(PyObject *array, bool read_only) {
+PyObject *tensor_of(PyObject *array, bool read_only) {
     if (!Py_IS_TYPE(array, array_type) || operators_are_seen()) return nullptr;
     auto *seen = reinterpret_cast<Array *>(array);
     const int number = seen->descr->type_num, flags = seen->flags;
@@ -55,6 +54,15 @@ PyObject *array_tensor(PyObject *array, bool read_only) {
     seen->flags = flags;
     return tensor;
 }
+
+const Registered<AccessorKind> array_tensor({
+    .name = "array_tensor",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return tensor_of(base, node.number != 0); },
+    .creates = true,
+});
+
+}  // namespace
 
 int init_arrays() {
     PyObject *numpy = PyImport_ImportModule("numpy"), *torch = PyImport_ImportModule("torch");

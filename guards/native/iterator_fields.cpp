@@ -87,10 +87,36 @@ int write_field(PyObject *iterator, const FJ_IteratorField &field, PyObject *val
     return 0;
 }
 
+/* The number of a field of this name, those of iterators over sequences and dicts first. 0, or -1 with an exception set. */
+int find_field(PyObject *payload, Py_ssize_t *number) {
+    for (Py_ssize_t i = 0; PyUnicode_Check(payload) && i < iterator_own + n_fields; i++) {
+        const char *name = i < iterator_own ? sequence_fields[i] : FJ_IteratorFields[i - iterator_own].name;
+        if (PyUnicode_CompareWithASCIIString(payload, name) != 0) continue;
+        *number = i;
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "no iterator has a field %R", payload);
+    return -1;
+}
+
+/* What a field of an iterator holds, a new reference; NULL where it holds nothing, or the iterator is of another type. */
+PyObject *content(PyObject *iterator, Py_ssize_t which) {
+    if (which < iterator_own) return sequence_field(iterator, which);
+    Py_ssize_t number = which - iterator_own;
+    return Py_IS_TYPE(iterator, types[number]) ? read_field(iterator, FJ_IteratorFields[number]) : nullptr;
+}
+
+const Registered<AccessorKind> iterator_field({
+    .name = "iterator_field",
+    .read = [](GuardTree &, Node &node, PyObject *payload) { return find_field(payload, &node.number) == 0; },
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return content(base, node.number); },
+    .creates = true,
+});
+
 /* The number of an iterator's field of this name; -1 with an exception set where its type has none. */
 Py_ssize_t own_field(PyObject *iterator, PyObject *name) {
     Py_ssize_t number = -1;
-    if (find_iterator_field(name, &number) < 0) return -1;
+    if (find_field(name, &number) < 0) return -1;
     number -= iterator_own;
     if (number >= 0 && Py_IS_TYPE(iterator, types[number])) return number;
     PyErr_Format(PyExc_TypeError, "a %s has no field %R", Py_TYPE(iterator)->tp_name, name);
@@ -188,25 +214,6 @@ int check_examples() {
 }
 
 }  // namespace
-
-/* What a field of an iterator holds, a new reference; NULL where it holds nothing, or the iterator is of another type. */
-PyObject *iterator_field(PyObject *iterator, Py_ssize_t which) {
-    if (which < iterator_own) return sequence_field(iterator, which);
-    Py_ssize_t number = which - iterator_own;
-    return Py_IS_TYPE(iterator, types[number]) ? read_field(iterator, FJ_IteratorFields[number]) : nullptr;
-}
-
-/* The number by which `iterator_field` takes a field of this name. 0, or -1 with an exception set. */
-int find_iterator_field(PyObject *payload, Py_ssize_t *number) {
-    for (Py_ssize_t i = 0; PyUnicode_Check(payload) && i < iterator_own + n_fields; i++) {
-        const char *name = i < iterator_own ? sequence_fields[i] : FJ_IteratorFields[i - iterator_own].name;
-        if (PyUnicode_CompareWithASCIIString(payload, name) != 0) continue;
-        *number = i;
-        return 0;
-    }
-    PyErr_Format(PyExc_ValueError, "no iterator has a field %R", payload);
-    return -1;
-}
 
 /* Finds the types, compares their layouts with what the examples hold, and adds the functions, and the names of the fields, by type. */
 int init_iterator_fields(PyObject *module) {

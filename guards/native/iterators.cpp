@@ -75,6 +75,25 @@ PyObject *dict_item(PyObject *object, Py_ssize_t ahead, bool backward) {
     return PyTuple_Pack(2, key, value);
 }
 
+/* The item that next() gives after `ahead` more steps, a new reference; NULL where the iterator ends before, or isn't one to peek at. */
+PyObject *item_ahead(PyObject *iterator, Py_ssize_t ahead) {
+    switch (Shape shape = shape_of(iterator)) {
+        case Shape::range: return range_item(reinterpret_cast<FJ_RangeIterator *>(iterator), ahead);
+        case Shape::forward:
+        case Shape::backward: return sequence_item(reinterpret_cast<FJ_SequenceIterator *>(iterator), ahead, shape == Shape::backward);
+        case Shape::dict_forward:
+        case Shape::dict_backward: return dict_item(iterator, ahead, shape == Shape::dict_backward);
+        default: return nullptr;
+    }
+}
+
+const Registered<AccessorKind> iterator_item({
+    .name = "iterator_item",
+    .read = read_number,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return item_ahead(base, node.number); },
+    .creates = true,
+});
+
 /* ---- what is read must be what the iterators give ---- */
 
 bool is_equal(PyObject *found, PyObject *expected) { return found != nullptr && PyObject_RichCompareBool(found, expected, Py_EQ) == 1; }
@@ -86,7 +105,7 @@ int check_layout(PyObject *iterator) {
     Py_XDECREF(PyIter_Next(iterator));
     PyObject *peeked[3] = {};
     if (right) {
-        for (int ahead = 0; ahead < 3; ahead++) peeked[ahead] = iterator_item(iterator, ahead);
+        for (int ahead = 0; ahead < 3; ahead++) peeked[ahead] = item_ahead(iterator, ahead);
     }
     for (PyObject *item : peeked) {
         PyObject *given = PyIter_Next(iterator);
@@ -96,7 +115,7 @@ int check_layout(PyObject *iterator) {
     }
     right = right && !PyErr_Occurred();
     if (right) {
-        PyObject *item = iterator_item(iterator, 0), *sequence = sequence_field(iterator, iterator_sequence);
+        PyObject *item = item_ahead(iterator, 0), *sequence = sequence_field(iterator, iterator_sequence);
         right = item == nullptr && sequence == nullptr;
         Py_XDECREF(item);
         Py_XDECREF(sequence);
@@ -108,18 +127,6 @@ int check_layout(PyObject *iterator) {
 }
 
 }  // namespace
-
-/* The item that next() gives after `ahead` more steps, a new reference; NULL where the iterator ends before, or isn't one to peek at. */
-PyObject *iterator_item(PyObject *iterator, Py_ssize_t ahead) {
-    switch (Shape shape = shape_of(iterator)) {
-        case Shape::range: return range_item(reinterpret_cast<FJ_RangeIterator *>(iterator), ahead);
-        case Shape::forward:
-        case Shape::backward: return sequence_item(reinterpret_cast<FJ_SequenceIterator *>(iterator), ahead, shape == Shape::backward);
-        case Shape::dict_forward:
-        case Shape::dict_backward: return dict_item(iterator, ahead, shape == Shape::dict_backward);
-        default: return nullptr;
-    }
-}
 
 /* What an iterator over a sequence or dict runs over, a new reference; NULL where it has no such thing, or not any more. */
 PyObject *sequence_field(PyObject *iterator, Py_ssize_t which) {

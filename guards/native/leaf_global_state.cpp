@@ -134,12 +134,14 @@ static bool global_state_matches(const Leaf &leaf, PyObject *) {
 static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches, .runs_python = true});
 
 /* As torch hands it out: its stack is C++'s, and no other library of torch's than c10 is linked. */
-PyObject *function_mode(Py_ssize_t place) {
-    PyObject *number = PyLong_FromSsize_t(place);
+static PyObject *function_mode_at(GuardTree &, Node &node, PyObject *, const CallView &) {
+    PyObject *number = PyLong_FromSsize_t(node.number);
     PyObject *mode = number == nullptr ? nullptr : PyObject_CallOneArg(function_stack_at, number);
     Py_XDECREF(number);
     return mode;
 }
+
+static const Registered<AccessorKind> function_mode({.name = "function_mode", .read = read_number, .step = function_mode_at, .creates = true});
 
 int init_leaf_global_state() {
     PyObject *native = PyImport_ImportModule("torch._C");

@@ -1,9 +1,8 @@
 /* leaf_tensor.cpp: leaves about tensors, read from c10's structures without asking torch's Python layer. */
+#include "tensors.h"
 #include "tree.h"
 
 #include <c10/core/ScalarType.h>
-#include <c10/core/TensorImpl.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +19,8 @@ struct TensorLook {
     uint64_t words[13], counts[11];
 };
 
+PyTypeObject *tensor_base, *plain_tensor;
+
 namespace {
 
 /* What a tensor has to be. sizes and strides: -1 accepts any number; computes_sizes: its class computes them, and its layout, in Python. */
@@ -33,12 +34,7 @@ struct TensorFacts : Facts {
     std::vector<int64_t> sizes, strides;
 };
 
-/* torch's Python objects, as far as they are read here. torch's own headers for them take minutes to compile; that the layout
- * is right is checked when the module is loaded. */
-struct PythonTensor {
-    PyObject_HEAD
-    c10::TensorImpl *impl;
-};
+/* torch's other Python objects, as far as they are read here (tensors.h). */
 struct PythonDtype {
     PyObject_HEAD
     c10::ScalarType value;
@@ -52,44 +48,9 @@ struct PythonDevice {
     c10::Device value;
 };
 
-PyTypeObject *tensor_base, *plain_tensor, *dtype_type, *layout_type, *device_type;
-PyObject *no_overrides;      /* torch._C.DisableTorchFunction */
+static_assert(Reader::all_words == std::size(TensorLook{}.words) && Reader::size_words == std::size(TensorLook{}.counts));
 
-/* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
-struct Reader : c10::TensorImpl {
-    bool has_custom_sizes() const { return matches_policy(SizesStridesPolicy::CustomSizes); }
-    bool has_custom_strides() const { return matches_policy(SizesStridesPolicy::CustomStrides); }
-    bool has_custom_device() const { return device_policy_; }
-    bool has_custom_layout() const { return layout_policy_; }
-    bool has_device() const { return device_opt_.has_value(); }
-    int64_t offset() const { return storage_offset_; }
-
-    /* TensorImpl::autograd_meta_ is private and its getters are calls into another library; it is the field behind the storage. */
-    const c10::AutogradMetaInterface *meta() const {
-        const c10::AutogradMetaInterface *found;
-        std::memcpy(&found, reinterpret_cast<const char *>(&storage_) + sizeof storage_, sizeof found);
-        return found;
-    }
-    bool needs_grad() const { return meta() != nullptr && meta()->requires_grad(); }
-
-    /* Sizes and strides are one block, and dtype, device, policies and keys another; more than five dimensions are kept elsewhere. */
-    bool keeps_sizes_inside() const { return sizes_and_strides_.size() <= C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE; }
-    const char *sizes_begin() const { return reinterpret_cast<const char *>(&sizes_and_strides_); }
-    const char *type_begin() const { return reinterpret_cast<const char *>(&data_type_); }
-    const char *keys_end() const { return reinterpret_cast<const char *>(&key_set_ + 1); }
-    static constexpr size_t size_words = sizeof(sizes_and_strides_) / 8, all_words = size_words + 2;
-    static_assert(sizeof(sizes_and_strides_) % 8 == 0 && all_words == std::size(TensorLook{}.words) && size_words == std::size(TensorLook{}.counts));
-};
-
-const Reader &read(PyObject *tensor) { return *static_cast<const Reader *>(reinterpret_cast<PythonTensor *>(tensor)->impl); }
-
-/* Whether sizes, device and layout lie in the C++ object. */
-bool is_plain(const Reader &tensor) {
-    return !tensor.has_custom_sizes() && !tensor.has_custom_device() && !tensor.has_custom_layout() && tensor.has_device();
-}
-
-/* Whether strides and offset do too. */
-bool has_strides(const Reader &tensor) { return !tensor.has_custom_strides() && tensor.layout() == c10::kStrided; }
+PyTypeObject *dtype_type, *layout_type, *device_type;
 
 /* Whether strides do. Those of a tensor that `torch.vmap` maps are said to be custom, but are not (BatchedTensorImpl::strides_custom). */
 bool keeps_strides(const Reader &tensor) { return !tensor.has_custom_strides() || tensor.key_set().has(c10::DispatchKey::FuncTorchBatched); }
@@ -334,59 +295,6 @@ const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor 
 
 void delete_look(TensorLook *look) { delete look; }
 
-/* The numbers that lie in a tensor's C++ object. False where its sizes don't, or `value` is no tensor. */
-bool tensor_numbers(PyObject *value, TensorNumbers *found) {
-    if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return false;
-    const Reader &tensor = read(value);
-    if (!is_plain(tensor)) return false;
-    const c10::IntArrayRef sizes = tensor.sizes();
-    const bool strided = has_strides(tensor);
-    *found = {static_cast<int64_t>(sizes.size()), sizes.data(), strided ? tensor.strides().data() : nullptr, tensor.offset()};
-    return true;
-}
-
-/* Where the first element of a tensor lies, and so many bytes behind it do: NULL where its storage is smaller, or holds the elements negated or conjugate. */
-static const char *memory_at(const Reader &tensor, size_t bytes) {
-    if (tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate}))) return nullptr;
-    const c10::StorageImpl &storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
-    const size_t begin = static_cast<size_t>(tensor.offset()) * tensor.itemsize(), size = storage.nbytes();
-    const auto *data = static_cast<const char *>(storage.data());
-    return data == nullptr || begin > size || bytes > size - begin ? nullptr : data + begin;
-}
-
-/* The data of a small tensor in the CPU's memory, where it lies in order, as bytes: a new reference; NULL of others. */
-PyObject *tensor_bytes(PyObject *value) {
-    if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return nullptr;
-    const Reader &tensor = read(value);
-    if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || !tensor.is_contiguous()) return nullptr;
-    const size_t bytes = static_cast<size_t>(tensor.numel()) * tensor.itemsize();
-    if (bytes > most_data) return nullptr;
-    if (bytes == 0) return PyBytes_FromStringAndSize(nullptr, 0);
-    const char *data = memory_at(tensor, bytes);
-    return data == nullptr ? nullptr : PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(bytes));
-}
-
-/* The number or bool in a tensor of one element that lies in the memory of a CPU; NULL for what is no such tensor. */
-PyObject *tensor_item(PyObject *value) {
-    if (!Py_IS_TYPE(value, plain_tensor)) return nullptr;
-    const Reader &tensor = read(value);
-    if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || tensor.numel() != 1) return nullptr;
-    const char *data = memory_at(tensor, tensor.itemsize());
-    if (data == nullptr) return nullptr;
-    const auto read_as = [&](auto number) {
-        std::memcpy(&number, data, sizeof number);
-        return number;
-    };
-    switch (tensor.dtype().toScalarType()) {
-        case c10::kBool: return PyBool_FromLong(*data);
-        case c10::kInt: return PyLong_FromLongLong(read_as(int32_t{}));
-        case c10::kLong: return PyLong_FromLongLong(read_as(int64_t{}));
-        case c10::kFloat: return PyFloat_FromDouble(static_cast<double>(read_as(float{})));
-        case c10::kDouble: return PyFloat_FromDouble(read_as(double{}));
-        default: return nullptr;
-    }
-}
-
 /* Where a storage lies in memory; one without data lies in a place of its own. */
 struct Memory {
     const char *begin, *end;
@@ -442,37 +350,6 @@ static bool storages_match(const Relation &relation, const std::vector<PyObject 
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
 
-/* Neither a class nor a mode of the program's is asked meanwhile. */
-static PyObject *without_overrides(PyObject *(*function)(PyObject *, PyObject *), PyObject *first, PyObject *second) {
-    PyObject *guard = PyObject_CallNoArgs(no_overrides);
-    PyObject *entered = guard == nullptr ? nullptr : PyObject_CallMethod(guard, "__enter__", nullptr);
-    if (entered == nullptr) {
-        Py_XDECREF(guard);
-        return nullptr;
-    }
-    PyObject *found = function(first, second);
-    if (found == nullptr) PyErr_Clear();
-    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
-    if (left == nullptr) Py_CLEAR(found);
-    Py_XDECREF(left);
-    Py_DECREF(entered);
-    Py_DECREF(guard);
-    return found;
-}
-
-bool operators_are_seen() { return c10::impl::dispatch_mode_enabled(); }
-
-PyObject *sparse_part(PyObject *tensor, PyObject *method) {
-    if (!PyObject_TypeCheck(tensor, tensor_base) || operators_are_seen()) return nullptr;
-    const Reader &reader = read(tensor);
-    if (reader.has_custom_layout() || reader.key_set().has(c10::DispatchKey::Python) || reader.layout() == c10::kStrided) return nullptr;
-    return without_overrides([](PyObject *callee, PyObject *argument) { return PyObject_CallOneArg(callee, argument); }, method, tensor);
-}
-
-PyObject *tensor_attribute(PyObject *tensor, PyObject *name) {
-    return PyObject_TypeCheck(tensor, tensor_base) ? without_overrides(PyObject_GetAttr, tensor, name) : nullptr;
-}
-
 int dtype_number(PyObject *dtype) {
     if (!Py_IS_TYPE(dtype, dtype_type)) {
         PyErr_Format(PyExc_TypeError, "a torch.dtype is needed, not %.100s", Py_TYPE(dtype)->tp_name);
@@ -492,9 +369,7 @@ int init_leaf_tensor(PyObject *module) {
         dtype_type = type_attribute(torch, "dtype");
         layout_type = type_attribute(torch, "layout");
         device_type = type_attribute(torch, "device");
-        no_overrides = PyObject_GetAttrString(native, "DisableTorchFunction");
-        const bool complete = no_overrides != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr &&
-                              layout_type != nullptr && device_type != nullptr;
+        const bool complete = tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr;
         if (complete) status = check_layouts(torch);
     }
     Py_XDECREF(native);

@@ -34,7 +34,7 @@ void Memo::add(const void *address) { tree.scratch.push_back({address, load(addr
 
 bool Memo::is_fixed(int32_t index) const {
     const Node &node = tree.nodes[index];
-    return node.in_versioned && tree.nodes[node.parent].version != 0;
+    return node.accessor->found_in != Versioned::no && tree.nodes[node.parent].version != 0;
 }
 
 /* Makes sure that the walk has compared the exact type of a node's value. */
@@ -50,56 +50,15 @@ bool Memo::has_type(int32_t index, PyObject *value) {
 
 /* Makes sure that a node's value is laid out as it was. */
 bool Memo::has_layout(int32_t index, PyObject *value) {
-    const Node &node = tree.nodes[index];
-    switch (node.accessor) {
-        case Accessor::root:
-        case Accessor::pinned:
-        case Accessor::instance_dict: return true;
-        default: return (index == current && is_fixed(index)) || has_type(index, value);
-    }
+    return tree.nodes[index].accessor->known_layout || (index == current && is_fixed(index)) || has_type(index, value);
 }
 
-bool Memo::add_index(const Node &node, PyObject *base) {
-    if (!has_type(node.parent, base)) return false;
-    if (PyTuple_Check(base)) {
-        add(&reinterpret_cast<PyVarObject *>(base)->ob_size);
-        if (node.number < PyTuple_GET_SIZE(base)) add(&reinterpret_cast<PyTupleObject *>(base)->ob_item[node.number]);
-    } else if (PyList_Check(base)) {
-        auto *list = reinterpret_cast<PyListObject *>(base);
-        if (listed != node.parent) {
-            add(&list->ob_base.ob_size);
-            add(&list->ob_item);
-            listed = node.parent;
-        }
-        if (node.number < PyList_GET_SIZE(base)) add(&list->ob_item[node.number]);
-    }
-    return true;
-}
-
-bool Memo::add_field(const Node &node, PyObject *base) {
-    PyObject **place = field_of(node, base);
-    if (place != nullptr) add(place);
-    return true;
-}
-
-bool Memo::add_function_field(const Node &node, PyObject *base) {
-    if (!has_type(node.parent, base)) return false;
-    if (!PyFunction_Check(base)) return true;
-    PyObject **field = field_of(node, base);
-    add(field);
-    if (node.number == function_dict && *field != nullptr) add(&reinterpret_cast<PyDictObject *>(*field)->ma_used); /* empty, it is no value */
-    return true;
-}
-
-bool Memo::add_closure_cell(const Node &node, PyObject *base) {
-    if (!has_type(node.parent, base)) return false;
-    if (!PyFunction_Check(base)) return true;
-    PyObject **closure = &reinterpret_cast<PyFunctionObject *>(base)->func_closure;
-    add(closure);
-    if (*closure == nullptr) return true;
-    add(&reinterpret_cast<PyVarObject *>(*closure)->ob_size);
-    if (node.number < PyTuple_GET_SIZE(*closure)) add(&reinterpret_cast<PyTupleObject *>(*closure)->ob_item[node.number]);
-    return true;
+/* Adds where the items of a list lie, and how many they are, unless the last words say so. */
+void Memo::add_items(int32_t index, PyListObject *list) {
+    if (listed == index) return;
+    add(&list->ob_base.ob_size);
+    add(&list->ob_item);
+    listed = index;
 }
 
 /* Adds what vouches for the value of a node. False: nothing does. */
@@ -108,26 +67,9 @@ bool Memo::add_step(int32_t index) {
     const Node &node = tree.nodes[index];
     PyObject *base = tree.values[node.parent];
     if (node.volatile_) return false;
-    if (node.accessor == Accessor::root || node.accessor == Accessor::pinned || base == nullptr) return true;
-    if (node.in_versioned) return is_fixed(index);
-    switch (node.accessor) {
-        case Accessor::instance_dict: {
-            if (PyType_Check(base) || !has_layout(node.parent, base)) return false;
-            PyObject **slot = _PyObject_GetDictPtr(base);
-            if (slot != nullptr) add(slot);
-            return (slot == nullptr ? nullptr : *slot) == tree.values[index];
-        }
-        case Accessor::index: return add_index(node, base);
-        case Accessor::function_field: return add_function_field(node, base);
-        case Accessor::closure_cell: return add_closure_cell(node, base);
-        case Accessor::slot_member:
-            if (reinterpret_cast<PyObject *>(Py_TYPE(base)) == node.object) add(&base->ob_type); /* the tree knows that this class lives */
-            else if (!has_type(node.parent, base)) return false;
-            return add_field(node, base);
-        case Accessor::cell_contents:
-        case Accessor::method_field: return has_type(node.parent, base) && add_field(node, base);
-        default: return false;
-    }
+    if (base == nullptr) return true;
+    if (node.accessor->found_in != Versioned::no) return is_fixed(index);
+    return node.accessor->vouch(*this, node, base, tree.values[index]);
 }
 
 /* Adds what vouches for what a node's versioned container holds. To be called after its leaves, of which one may tell its type. */

@@ -1,8 +1,18 @@
-/* script.cpp: the code of a scripted module's method, as guards/script_code.py tells it. */
+/* script.cpp: steps from TorchScript's objects to their answers, code and states, as guards/script_source.py takes them. */
 #include "tree.h"
 
 namespace framejit {
 
+namespace {
+
+const Registered<AccessorKind> script_answer({
+    .name = "script_answer",
+    .read = read_object, /* the function that asks */
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return PyObject_CallOneArg(node.object, base); },
+    .creates = true,
+});
+
+/* The code of a scripted module's method: a new reference; NULL, maybe with an exception set, where it is not in the table of the code that is known. */
 PyObject *known_script_code(const Node &node, PyObject *method) {
     PyObject *codes = PyTuple_GET_ITEM(node.object, 0);
     PyObject *owner = PyObject_GetAttrString(method, "owner");
@@ -19,9 +29,33 @@ PyObject *known_script_code(const Node &node, PyObject *method) {
     return found;
 }
 
-PyObject *script_code(const Node &node, PyObject *method) {
+/* Asks the Python function that finds out the rest. */
+PyObject *find_script_code(const Node &node, PyObject *method) {
     PyObject *found = known_script_code(node, method);
     return found != nullptr || PyErr_Occurred() ? found : PyObject_CallOneArg(PyTuple_GET_ITEM(node.object, 1), method);
 }
+
+const Registered<AccessorKind> script_code({
+    .name = "script_code",
+    .read = read_object, /* the table, and the function */
+    .step = [](GuardTree &tree, Node &node, PyObject *base, const CallView &) {
+        PyObject *known = known_script_code(node, base);
+        if (known != nullptr) return known;
+        PyErr_Clear();
+        return Py_XNewRef(found_before(tree, node).value);
+    },
+    .before = find_script_code,
+    .creates = true,
+});
+
+const Registered<AccessorKind> torchbind_state({
+    .name = "torchbind_state",
+    .read = read_object, /* the function that asks for it */
+    .step = take_found_before,
+    .before = [](const Node &node, PyObject *base) { return PyObject_CallOneArg(node.object, base); },
+    .creates = true,
+});
+
+}  // namespace
 
 }  // namespace framejit

@@ -14,10 +14,13 @@ namespace framejit {
 
 namespace {
 
-const std::vector<const char *> accessor_names = {
-#define FRAMEJIT_NAME(name) #name,
-    FRAMEJIT_ACCESSORS(FRAMEJIT_NAME)};
-#undef FRAMEJIT_NAME
+/* The root's value is the tree, which nothing looks at. */
+const Registered<AccessorKind> root({
+    .name = "root",
+    .step = [](GuardTree &tree, Node &, PyObject *, const CallView &) -> PyObject * { return &tree; },
+    .vouch = [](Memo &, const Node &, PyObject *, PyObject *) { return true; },
+    .known_layout = true,
+});
 
 PyObject *runtime_module;    /* borrowed: it holds this library in memory */
 PyObject *missing = nullptr; /* guards.source.MISSING, once it is needed */
@@ -43,15 +46,6 @@ PyObject *follow(GuardTree &tree, int32_t index, const CallView &call) {
     return value;
 }
 
-/* The value of one of the python_nodes: a new reference; NULL, maybe with an exception set, where there is none. */
-PyObject *found_by(const Node &node, PyObject *base) {
-    switch (node.accessor) {
-        case Accessor::sparse_part: return sparse_part(base, node.object);
-        case Accessor::script_code: return script_code(node, base);
-        default: return PyObject_CallOneArg(node.object, base); /* torchbind_state: the function that asks for it */
-    }
-}
-
 /* What the steps that may run Python will find in a walk: meanwhile another thread may change anything, or walk this tree. False with an exception set
  * where an interrupt has come. */
 bool find_before(GuardTree &tree, const CallView &call, std::vector<Found> &found) {
@@ -65,7 +59,7 @@ bool find_before(GuardTree &tree, const CallView &call, std::vector<Found> &foun
         }
         if (collecting) PyGC_Enable();
         PyObject *base = found[i].base;
-        if (base != nullptr) found[i].value = found_by(node, base);
+        if (base != nullptr) found[i].value = node.accessor->before(node, base);
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
         PyErr_Clear();
     }
@@ -133,38 +127,27 @@ bool read_index(PyObject *number, size_t below, int32_t *index) {
 }
 
 bool read_node(GuardTree &tree, PyObject *item) {
-    int accessor, parent;
+    int number, parent;
     PyObject *payload;
-    if (!PyArg_ParseTuple(item, "iiO", &accessor, &parent, &payload)) return false;
-    bool first = tree.nodes.empty();
-    if (accessor < 0 || accessor >= static_cast<int>(accessor_names.size()) || first != (accessor == 0) ||
-        (first ? parent != 0 : parent < 0 || static_cast<size_t>(parent) >= tree.nodes.size())) {
+    if (!PyArg_ParseTuple(item, "iiO", &number, &parent, &payload)) return false;
+    const std::vector<const AccessorKind *> &kinds = registered<AccessorKind>();
+    const bool first = tree.nodes.empty(), known = number >= 0 && static_cast<size_t>(number) < kinds.size();
+    if (!known || first != (kinds[number] == &root.kind) || (first ? parent != 0 : parent < 0 || static_cast<size_t>(parent) >= tree.nodes.size())) {
         PyErr_SetString(PyExc_ValueError, "a guard tree's nodes start with the root, and parents come before children");
         return false;
     }
+    const AccessorKind &accessor = *kinds[number];
     Node node{};
-    node.accessor = static_cast<Accessor>(accessor);
+    node.accessor = &accessor;
     node.parent = parent;
     node.held = -1;
-    PyObject *object = payload_object(node, payload);
-    if (object == nullptr && PyErr_Occurred()) return false;
-    if (object != nullptr) {
-        /* Keys, and much that is pinned, may be known to the trace alone; classes and the globals of modules aren't. */
-        bool pinned = node.accessor == Accessor::pinned && (PyType_Check(object) || PyDict_CheckExact(object));
-        bool weakly = pinned || node.accessor == Accessor::slot_member;
-        node.object = hold(tree, object, weakly, &node.held);
-        if (node.object == nullptr) return false;
-    }
-    if (lower_payload(node, payload) < 0) return false;
-    if (runs_python(node.accessor)) {
+    if (accessor.read != nullptr && !accessor.read(tree, node, payload)) return false;
+    if (accessor.before != nullptr) {
         node.hint = static_cast<int32_t>(tree.python_nodes.size());
         tree.python_nodes.push_back(static_cast<int32_t>(tree.nodes.size()));
     }
-    if (!first && !is_tensor_number(node.accessor)) tree.nodes[parent].has_children = true;
-    bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
-    node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
-    if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
-    if (node.accessor == Accessor::type_attr) tree.nodes[parent].versioned = Versioned::type;
+    if (!first && accessor.tensor_number == nullptr) tree.nodes[parent].has_children = true;
+    if (accessor.found_in != Versioned::no) tree.nodes[parent].versioned = accessor.found_in;
     tree.nodes.push_back(node);
     return true;
 }
@@ -422,11 +405,9 @@ int add_numbers(PyObject *module, const char *attribute, const std::vector<const
     return status;
 }
 
-std::vector<const char *> kind_names() {
-    std::vector<const char *> names;
-    for (const LeafKind *kind : registered<LeafKind>()) names.push_back(kind->name);
-    for (const RelationKind *kind : registered<RelationKind>()) names.push_back(kind->name);
-    return names;
+template <typename Kind>
+void add_names(std::vector<const char *> &names) {
+    for (const Kind *kind : registered<Kind>()) names.push_back(kind->name);
 }
 
 }  // namespace
@@ -447,11 +428,15 @@ extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_c
 
 extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
-    if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0 || init_leaf_global_state() < 0 ||
-        init_iterator_fields(module) < 0) {
+    if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0 || init_tensor_accessors() < 0 ||
+        init_leaf_global_state() < 0 || init_iterator_fields(module) < 0) {
         return -1;
     }
-    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", kind_names()) < 0 ||
+    std::vector<const char *> accessors, leaves;
+    add_names<AccessorKind>(accessors);
+    add_names<LeafKind>(leaves);
+    add_names<RelationKind>(leaves);
+    if (add_numbers(module, "ACCESSORS", accessors) < 0 || add_numbers(module, "LEAVES", leaves) < 0 ||
         add_numbers(module, "SHAPE_OPERATIONS", shape_operation_names) < 0) {
         return -1;
     }

@@ -10,8 +10,8 @@
  *
  * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs Python, or lets other threads run: accessors
  * read memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
- * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over. What may do so (settings that
- * a Python function reads, parts of sparse tensors, code of TorchScript's, what objects in C++ hold) is asked for before the walk, or after it: see `match` in tree.cpp.
+ * and what an accessor has to create (AccessorKind::creates) is held until the walk is over. What may run Python (AccessorKind::before,
+ * LeafKind::runs_python) is asked for before the walk, or after it: see `match` in tree.cpp.
  * From one walk to the next, values are only remembered: what they point to may be gone.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
@@ -28,26 +28,41 @@
 
 namespace framejit {
 
-/* The names are those of Source.accessor in guards/source.py. */
-#define FRAMEJIT_ACCESSORS(X)                                                                                                        \
-    X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
-    X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
-    X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
-    X(tensor_item) X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode) \
-    X(script_answer) X(script_code) X(torchbind_state)
-
-#define FRAMEJIT_ENUMERATOR(name) name,
-enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
-#undef FRAMEJIT_ENUMERATOR
-
 /* What holds a node's children in place: while its version is the one recorded, they are where they were. */
 enum class Versioned : uint8_t { no, dict, type };
 
+struct CallView;
 struct TensorLook;
+struct TensorNumbers;
 struct GuardTree;
 struct Leaf;
+struct Node;
 struct Relation;
 class Memo;
+
+/* A kind of step from a value, the base, to the next: what the Source of the same `accessor` is in Python (guards/source.py and the files beside it). The file
+ * with its code defines it, as a Registered object; no other file names it. */
+struct AccessorKind {
+    const char *name;
+    /* Takes what Source.native() gives; false with an exception set where that is no payload of this kind. NULL: it has none. */
+    bool (*read)(GuardTree &tree, Node &node, PyObject *payload) = nullptr;
+    /* The step from a base that is not NULL: a borrowed reference, or what `creates` says; NULL where there is nothing. It runs no user's Python. */
+    PyObject *(*step)(GuardTree &tree, Node &node, PyObject *base, const CallView &call);
+    /* Adds words of memory to a memo, of which one differs once the value is another. False: there are no such words this time. NULL: there never are, and
+     * unless `found_in` names a container, the step is taken in every walk. */
+    bool (*vouch)(Memo &memo, const Node &node, PyObject *base, PyObject *value) = nullptr;
+    /* What may run Python, or let other threads run: it is called before the walk, and the step takes its result (found_before). A new reference; NULL, maybe
+     * with an exception set, where there is nothing. NULL: the step needs nothing of the kind. */
+    PyObject *(*before)(const Node &node, PyObject *base) = nullptr;
+    /* Reads the value from the numbers in a tensor's C++ object: a new reference; NULL, maybe with an exception set, where there is none. If such a value is
+     * only captured, no step is taken, and this reads it at the end of a walk. NULL: the value is no such number. */
+    PyObject *(*tensor_number)(const Node &node, const TensorNumbers &numbers) = nullptr;
+    Versioned found_in = Versioned::no; /* the container that the base is, where its version says whether the value is the same */
+    bool creates = false;      /* the step gives a new reference, or NULL with or without an exception set; it is held until the walk is over */
+    bool given = false;        /* the call brings the value with it: no word vouches for it, but words do for what is found below it */
+    bool known_layout = false; /* the value is laid out as it was without a look at its type */
+    bool begins_chunk = false; /* the nodes from here on go together: they hang on one object */
+};
 
 /* A kind of guard about one value: what the class of the same `leaf` in guards/kinds.py is in Python. One of the leaf_*.cpp defines it, as a
  * Registered object; no other file names it. */
@@ -81,7 +96,7 @@ struct RelationKind {
     std::vector<Relation> (*merge)(const std::vector<Relation> &relations) = nullptr;
 };
 
-/* The registered kinds. Python is told their places, with those of relations after those of leaves, in `_runtime.LEAVES`. */
+/* The registered kinds. Python is told their places: of accessors in `_runtime.ACCESSORS`, of leaves and after them of relations in `_runtime.LEAVES`. */
 template <typename Kind>
 std::vector<const Kind *> &registered() {
     static std::vector<const Kind *> kinds;
@@ -122,11 +137,10 @@ struct Relation {
 };
 
 struct Node {
-    Accessor accessor;
+    const AccessorKind *accessor;
     Versioned versioned;
-    bool in_versioned : 1; /* the parent's version says whether the value is the same */
     bool volatile_ : 1;    /* no word vouches for the value: an argument, or what an accessor creates */
-    bool none_if_null : 1; /* payload of a slot_member */
+    bool none_if_null : 1; /* of a slot: NULL in it stands for None */
     bool has_children : 1; /* and they rely on what its leaves say */
     bool related : 1;      /* a relation compares its value by identity */
     bool type_checked : 1; /* one of its leaves is of a kind that knows the type */
@@ -137,7 +151,7 @@ struct Node {
     int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
     int32_t tensor;                     /* of a deferred one: which of GuardTree::tensors */
     int32_t held;                       /* which of the tree's held objects `object` is; -1: none */
-    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset; of one of the python_nodes, its place there */
+    int32_t hint;                       /* where in the dict the key was; of a slot, its offset; of one of the python_nodes, its place there */
     union {
         PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
         Py_ssize_t number; /* payload: an index or a field */
@@ -207,7 +221,7 @@ struct TreeData {
     std::vector<int32_t> number_captures;
     std::vector<TensorLook *> looks; /* owned */
     std::vector<int32_t> python_leaves; /* those of kinds that may run Python */
-    std::vector<int32_t> python_nodes;  /* those of accessors that may (runs_python) */
+    std::vector<int32_t> python_nodes;  /* those of accessors that do something before the walk */
     std::vector<Found> found;           /* what these find in this walk */
     Alive *alive = nullptr;
     uint32_t walks = 0;
@@ -228,32 +242,32 @@ struct CallView {
 };
 
 /* accessors.cpp */
-PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call);
 int init_accessors();
 PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
-PyObject **field_of(const Node &node, PyObject *base);
-constexpr bool is_tensor_number(Accessor accessor) {
-    return accessor == Accessor::tensor_size || accessor == Accessor::tensor_stride || accessor == Accessor::tensor_offset;
-}
-/* Whether a step may run Python, or let other threads run: it is taken before the walk. */
-constexpr bool runs_python(Accessor accessor) {
-    return accessor == Accessor::sparse_part || accessor == Accessor::script_code || accessor == Accessor::torchbind_state;
-}
-constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
-PyObject *payload_object(const Node &node, PyObject *payload);
-int lower_payload(Node &node, PyObject *payload);
+PyObject *keep(GuardTree &tree, PyObject *created); /* holds what a step has created until the walk is over; clears the exception where that is NULL */
+/* For AccessorKind::read: a number that isn't negative, any object, an attribute's name. */
+bool read_number(GuardTree &tree, Node &node, PyObject *payload);
+bool read_object(GuardTree &tree, Node &node, PyObject *payload);
+bool read_name(GuardTree &tree, Node &node, PyObject *payload);
+/* For AccessorKind::step. */
+const Found &found_before(const GuardTree &tree, const Node &node);
+PyObject *take_found_before(GuardTree &tree, Node &node, PyObject *base, const CallView &call); /* what was found, if that was from the same base */
+
+/* The value that a node's step finds; NULL where there is nothing, and where the path ended earlier (`base` is NULL). Never raises. */
+inline PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
+    if (base == nullptr) return nullptr;
+    PyObject *value = node.accessor->step(tree, node, base, call);
+    return node.accessor->creates ? keep(tree, value) : value;
+}
 
 /* iterators.cpp */
-PyObject *iterator_item(PyObject *iterator, Py_ssize_t ahead);
 PyObject *sequence_field(PyObject *iterator, Py_ssize_t which);
 int init_iterators();
 /* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size. */
 constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_own = 2;
 
 /* iterator_fields.cpp */
-PyObject *iterator_field(PyObject *iterator, Py_ssize_t which);
-int find_iterator_field(PyObject *payload, Py_ssize_t *number);
 int init_iterator_fields(PyObject *module);
 
 /* leaf_object.cpp */
@@ -292,8 +306,9 @@ class Memo {
     bool add_leaf(int32_t index, const Leaf &leaf);
     bool add_version(int32_t index);
 
-    /* For LeafKind::vouch. */
+    /* For AccessorKind::vouch and LeafKind::vouch. */
     void add(const void *address);
+    void add_items(int32_t index, PyListObject *list);
     bool is_fixed(int32_t index) const;
     bool has_version(int32_t index) const { return tree.nodes[index].version != 0; }
     bool has_type(int32_t index, PyObject *value);
@@ -303,47 +318,33 @@ class Memo {
     GuardTree &tree;
     int32_t current = 0;
     int32_t typed = -1, listed = -1; /* the nodes whose type, and whose items, the last words are about */
-    bool add_index(const Node &node, PyObject *base);
-    bool add_field(const Node &node, PyObject *base);
-    bool add_function_field(const Node &node, PyObject *base);
-    bool add_closure_cell(const Node &node, PyObject *base);
 };
 
 /* arrays.cpp */
-PyObject *array_tensor(PyObject *array, bool read_only); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
 int init_arrays();
-
-/* script.cpp: both give a new reference; NULL, maybe with an exception set, where there is none. The payload of a node is the table of the code that is
- * known, and the Python function that finds out the rest. */
-PyObject *known_script_code(const Node &node, PyObject *method);
-PyObject *script_code(const Node &node, PyObject *method); /* also runs that function */
 
 /* leaf_container.cpp */
 int init_leaf_container();
 
-/* leaf_tensor.cpp */
-PyObject *sparse_part(PyObject *tensor, PyObject *method); /* a new reference; NULL, maybe with an exception set, where the method raises */
-PyObject *tensor_attribute(PyObject *tensor, PyObject *name); /* a new reference; NULL, maybe with an exception set, where there is none */
-int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
-int init_leaf_tensor(PyObject *module);
-bool operators_are_seen(); /* whether a mode sees each operator (TorchDispatchMode): none is to see those of guards */
-bool looks_same(const TensorLook &look, PyObject *value);
+/* tensor_accessors.cpp */
 struct TensorNumbers {
     int64_t dims;
     const int64_t *sizes, *strides; /* strides: NULL where it has none of its own; then the offset says nothing either */
     int64_t offset;
 };
 bool tensor_numbers(PyObject *value, TensorNumbers *found);
-PyObject *tensor_number(const Node &node, const TensorNumbers &numbers); /* a new reference; NULL, maybe with an exception set, where there is none */
-PyObject *tensor_item(PyObject *value); /* a new reference; NULL, maybe with an exception set, where there is none */
+bool operators_are_seen(); /* whether a mode sees each operator (TorchDispatchMode): none is to see those of guards */
+int init_tensor_accessors();
+
+/* leaf_tensor.cpp */
+int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
+int init_leaf_tensor(PyObject *module);
+bool looks_same(const TensorLook &look, PyObject *value);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
-constexpr size_t most_data = 8192; /* bytes of a tensor that are compared, as MOST_BYTES in guards/tensor_source.py */
-PyObject *tensor_bytes(PyObject *value);
 void delete_look(TensorLook *look);
 
 /* leaf_global_state.cpp */
-PyObject *function_mode(Py_ssize_t place); /* a new reference; NULL where the stack of torch's function modes has fewer */
 int init_leaf_global_state();
 
 }  // namespace framejit

@@ -178,7 +178,7 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
             tensor = node.parent;
             if (tree.values[tensor] == nullptr || !tensor_numbers(tree.values[tensor], &numbers)) return no_guard;
         }
-        captures[capture] = tensor_number(node, numbers);
+        captures[capture] = node.accessor->tensor_number(node, numbers);
         if (captures[capture] == nullptr) {
             PyErr_Clear();
             return no_guard;
@@ -271,11 +271,13 @@ void merge_relations(GuardTree &tree) {
     }
 }
 
-/* Cuts the nodes into chunks: an instance's dict begins one, so that it goes with what hangs on one object. */
+/* Cuts the nodes into chunks. */
 void cut_into_chunks(GuardTree &tree) {
     std::vector<int32_t> chunk_of;
     std::vector<std::vector<int32_t>> outside(tree.nodes.size());
-    for (Node &node : tree.nodes) node.only_captured = is_tensor_number(node.accessor) && node.first_leaf == node.end_leaf && !node.has_children;
+    for (Node &node : tree.nodes) {
+        node.only_captured = node.accessor->tensor_number != nullptr && node.first_leaf == node.end_leaf && !node.has_children;
+    }
     for (const Relation &relation : tree.relations) {
         for (int32_t index : relation.nodes) {
             tree.nodes[index].related |= relation.kind->by_identity;
@@ -290,18 +292,10 @@ void cut_into_chunks(GuardTree &tree) {
             continue;
         }
         const bool is_root = i == 0;
-        bool given = node.accessor == Accessor::local || node.accessor == Accessor::frame_function;
-        bool created = node.accessor == Accessor::handled_exception || node.accessor == Accessor::c_attr ||
-                       node.accessor == Accessor::deque_index || node.accessor == Accessor::item_count || node.accessor == Accessor::referent ||
-                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field ||
-                       node.accessor == Accessor::tensor_item || node.accessor == Accessor::array_tensor || node.accessor == Accessor::sparse_part ||
-                       node.accessor == Accessor::tensor_attribute || node.accessor == Accessor::tensor_data ||
-                       node.accessor == Accessor::function_mode || node.accessor == Accessor::script_answer ||
-                       node.accessor == Accessor::script_code || node.accessor == Accessor::torchbind_state || is_tensor_number(node.accessor);
         const Node &parent = tree.nodes[node.parent];
-        bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
-        node.volatile_ = given || created || of_created;
-        bool begins = is_root || node.volatile_ != tree.chunks.back().always || node.accessor == Accessor::instance_dict ||
+        const bool vouched = node.accessor->vouch != nullptr || node.accessor->found_in != Versioned::no;
+        node.volatile_ = !vouched || (!is_root && parent.volatile_ && !parent.accessor->given);
+        bool begins = is_root || node.volatile_ != tree.chunks.back().always || node.accessor->begins_chunk ||
                       static_cast<int32_t>(i) - tree.chunks.back().first_node >= largest_chunk;
         auto index = static_cast<int32_t>(i);
         if (begins) {

@@ -442,10 +442,12 @@ def test_collection_is_off_during_a_match_only() -> None:
 
 def test_malformed_specs_are_refused() -> None:
     tree, accessors, leaves = _runtime.GuardTree, _runtime.ACCESSORS, _runtime.LEAVES
-    root = (0, 0, None)
+    root = (accessors["root"], 0, None)
     for nodes, given_leaves, relations, captures in [
         ([], [], [], []),
         ([(accessors["local"], 0, 0)], [], [], []),
+        ([root, root], [], [], []),
+        ([root, (len(accessors), 0, None)], [], [], []),
         ([root, (accessors["local"], 7, 0)], [], [], []),
         ([root, (accessors["local"], 0, -1)], [], [], []),
         ([root, (accessors["slot_member"], 0, 3)], [], [], []),

@@ -277,7 +277,7 @@ def test_program_is_data() -> None:
 def test_a_malformed_program_is_refused() -> None:
     leaf = _runtime.LEAVES["shapes_hold"]
     add = _runtime.SHAPE_OPERATIONS["add"]
-    nodes = [(0, 0, None), (_runtime.ACCESSORS["local"], 0, 0)]
+    nodes = [(_runtime.ACCESSORS["root"], 0, None), (_runtime.ACCESSORS["local"], 0, 0)]
     right = (1, 0, 3, 0, 1, 7, 1, add, 0, 1, 0)
     _runtime.GuardTree(nodes, [], [(leaf, (1,), right)], [])
     wrong = [right[:length] for length in range(len(right))]
