@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from types import FunctionType, ModuleType
@@ -13,30 +13,13 @@ from framejit import classes
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
-from framejit.guards import global_state, script_source, shapes  # noqa: F401  (whose kinds of guards have leaves too)
+from framejit.guards import global_state, script_source, shapes, tensor_source  # noqa: F401  (whose kinds are in the tables too)
 from framejit.guards.kinds import KINDS, Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
-from framejit.guards.script_source import SCRIPT_SOURCES
-from framejit.guards.source import (
-    ACCESSORS,
-    MISSING,
-    Call,
-    CAttr,
-    ClosureCell,
-    Local,
-    Pinned,
-    Root,
-    Source,
-)  # fmt: skip
-from framejit.guards.tensor_source import TENSOR_SOURCES, ArrayTensor
+from framejit.guards.source import MISSING, SOURCES, Call, Pinned, Root, Source
 
-STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
-    Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index, ArrayTensor: int, **script_source.PAYLOADS,
-}  # fmt: skip
-"""For some kinds of sources, a function that converts the payload to what the C++ accessor takes. Other payloads are passed unchanged."""
-
-STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES, *SCRIPT_SOURCES)}
-
+STEPS = {kind: ACCESSOR_NUMBERS[accessor] for accessor, kind in SOURCES.items()}
+"""The number of each kind of source's accessor."""
 
 LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}
 """The number of each kind's leaf."""
@@ -196,13 +179,12 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     for number, step in enumerate(builder.sort()):
         source, base = step.source, step.source.base
         index[id(source)] = number
-        accessor, lower = STEPS[type(source)]
-        payload = source.payload if lower is None else lower(source.payload)
+        payload = source.native()
         if payload is MISSING:
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
-        if base is not None and type(source) in (CAttr, *SCRIPT_SOURCES):
+        if base is not None and source.needs_exact_type:
             check_attribute(source, steps[id(base)])
-        nodes.append((accessor, 0 if base is None else index[id(base)], payload))
+        nodes.append((STEPS[type(source)], 0 if base is None else index[id(base)], payload))
         for guard in step.leaves:
             payload = guard.native()
             if payload is MISSING or type(guard) is Equals:

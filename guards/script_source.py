@@ -34,6 +34,10 @@ class ScriptAnswer(Source):
 
     __slots__ = ()
     accessor = "script_answer"
+    needs_exact_type = True
+
+    def native(self) -> Any:
+        return self.payload.asked()
 
     def step(self, value: Any) -> Any:
         if type(value) not in ASKED:
@@ -58,6 +62,10 @@ class ScriptCodeOf(Source):
 
     __slots__ = ()
     accessor = "script_code"
+    needs_exact_type = True
+
+    def native(self) -> Any:
+        return CODES, code_of
 
     def step(self, value: Any) -> Any:
         return code_of(value) if type(value) is torch._C.ScriptMethod else MISSING
@@ -77,6 +85,10 @@ class TorchBindState(Source):
 
     __slots__ = ()
     accessor = "torchbind_state"
+    needs_exact_type = True
+
+    def native(self) -> Any:
+        return state_of
 
     def step(self, value: Any) -> Any:
         try:
@@ -87,12 +99,3 @@ class TorchBindState(Source):
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
         return f"{of(self.base)}.__obj_flatten__()"
-
-
-SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf, TorchBindState)
-"""All steps of this file."""
-
-PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
-    ScriptAnswer: ScriptRequest.asked, ScriptCodeOf: lambda unused: (CODES, code_of), TorchBindState: lambda unused: state_of,
-}  # fmt: skip
-"""Functions that convert the payloads of these sources to what their accessors in C++ take."""

@@ -86,8 +86,15 @@ value in the same way have different sources for it, but equal paths. Objects in
 NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
 
 
+SOURCES: dict[str, type[Source]] = {}
+"""All kinds of sources, by the names of their accessors."""
+
+
 class Source:
-    """A path to a value: one step from another path. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
+    """A path to a value: one step from another path. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning.
+
+    accessor: the name of the C++ accessor (guards/native), which takes the same step.
+    """
 
     __slots__ = ("base", "payload", "children", "depth")
     accessor: ClassVar[str] = ""
@@ -95,6 +102,12 @@ class Source:
     """Whether the source leads to the data of a tensor."""
     is_new_each_time: ClassVar[bool] = False
     """Whether each read makes a new object, so that no guard can check its identity."""
+    needs_exact_type: ClassVar[bool] = False
+    """Whether the base's exact type must be guarded, because reading from another type could run the user's Python code."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.accessor:
+            SOURCES[cls.accessor] = cls
 
     def __init__(self, base: Source | None, payload: Any) -> None:
         self.base = base
@@ -124,6 +137,10 @@ class Source:
     @staticmethod
     def key(payload: Any) -> Any:
         return payload
+
+    def native(self) -> Any:
+        """The payload of the C++ accessor."""
+        return self.payload
 
     def step(self, value: Any) -> Any:
         """The value that this step reaches from `value`, or MISSING."""
@@ -213,6 +230,9 @@ class Local(Source):
 
     __slots__ = ()
     accessor = "local"
+
+    def native(self) -> Any:
+        return self.payload.index
 
     def step(self, value: Any) -> Any:
         return value.locals[self.payload.index]
@@ -452,6 +472,7 @@ class CAttr(Source):
 
     __slots__ = ()
     accessor = "c_attr"
+    needs_exact_type = True
 
     def step(self, value: Any) -> Any:
         return getattr(value, self.payload, MISSING)
@@ -500,6 +521,9 @@ class ClosureCell(Source):
 
     __slots__ = ()
     accessor = "closure_cell"
+
+    def native(self) -> Any:
+        return self.payload.index
 
     def step(self, value: Any) -> Any:
         cells = value.__closure__ if type(value) is FunctionType else None
@@ -620,13 +644,6 @@ class IteratorField(Source):
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
         return f"{self.payload.rpartition('.')[2]} of {of(self.base)}"
-
-
-ACCESSORS: tuple[type[Source], ...] = (
-    Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeAttr,
-    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, ItemCount, Referent, IteratorItem, IteratorField,
-)  # fmt: skip
-"""All kinds of steps, except for those of tensor_source.py; the C++ side has one accessor for each `accessor` name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,9 @@ class ArrayTensor(Source):
     accessor = "array_tensor"
     is_new_each_time = True
 
+    def native(self) -> Any:
+        return int(self.payload)
+
     def step(self, value: Any) -> Any:
         if type(value) is not numpy.ndarray or value.flags.writeable == self.payload or value.dtype.num in TO_TELL_APART:
             return MISSING
@@ -212,7 +215,4 @@ class FunctionModeInForce(Source):
 
 
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
-"""The steps from a tensor to a number; the C++ side has one accessor for each."""
-
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, TensorItem, ArrayTensor, SparsePart, TensorAttribute, TensorData, FunctionModeInForce)
-"""All steps of this file."""
+"""The steps from a tensor to a number."""

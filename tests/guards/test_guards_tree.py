@@ -24,8 +24,8 @@ from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import CodeIs, DictKeys, Equals, Guard, IsMissing, KeyAbsent, Length, SetEquals, TensorMatch, TypeIs, ValueIs
 from framejit.guards.relations import Distinct
 from framejit.guards.source import (
-    ACCESSORS,
     MISSING,
+    SOURCES,
     CAttr,
     CellContents,
     ClosureCell,
@@ -83,7 +83,7 @@ def test_accessor_agrees_with_fetch(kind: type[Source], payload: Any) -> None:
 
 def test_step_is_tested_for_every_accessor() -> None:
     elsewhere = {Root, Local, FrameFunction, HandledException, Pinned, CAttr}
-    assert {kind for kind, _ in STEPS} | elsewhere == set(ACCESSORS)
+    assert {kind for kind, _ in STEPS} | elsewhere == {kind for kind in SOURCES.values() if kind.__module__ == Source.__module__}
 
 
 def test_local_function_and_pinned() -> None:

@@ -22,7 +22,7 @@ from framejit.guards.relations import Distinct, Same
 from framejit.guards.shape_program import shapes_hold
 from framejit.guards.shapes import Read
 from framejit.guards.source import MISSING, Index, InstanceDict, Item, Root, Source, UserLine
-from framejit.guards.tensor_source import TENSOR_SOURCES, TensorItem, TensorOffset, TensorSize, TensorStride
+from framejit.guards.tensor_source import TensorItem, TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import TensorSpec, tensor_spec
 
 S, T = sympy.symbols("s t", integer=True, positive=True)
@@ -93,10 +93,6 @@ def test_items_of_tensors() -> None:
     emptied = torch.tensor(3)
     emptied.untyped_storage().resize_(0)
     assert matched(built, emptied) is None and source.fetch(call_of(emptied)) is MISSING
-
-
-def test_every_step_from_a_tensor_is_listed() -> None:
-    assert {kind.__name__ for kind in TENSOR_SOURCES} == {kind.__name__ for kind in Source.__subclasses__() if kind.__module__.endswith("tensor_source")}
 
 
 def test_text_of_numbers() -> None:
