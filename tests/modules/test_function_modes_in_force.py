@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,12 +40,11 @@ def under(function: Callable[..., Any], *args: Any, modes: Callable[[], list[Any
         runs = []
         for fn in (function, compiled):
             made = modes()
-            for mode in made:
-                mode.__enter__()
-            result = fn(*args)
-            depth = torch._C._len_torch_function_stack()
-            for mode in reversed(made):
-                mode.__exit__(None, None, None)
+            with contextlib.ExitStack() as entered:
+                for mode in made:
+                    entered.enter_context(mode)
+                result = fn(*args)
+                depth = torch._C._len_torch_function_stack()
             runs.append((result, depth, [list(map(repr, mode.seen)) for mode in made if isinstance(mode, Noting)]))
         Comparison().same(*runs)
     assert graphs is None or framejit.statistics()["graphs"] == before + graphs
