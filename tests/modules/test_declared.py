@@ -191,7 +191,7 @@ def test_structures_are_rested_on():
         assert not isinstance(options.get("b"), int) or found["b"] == options["b"] * 2
 
 
-@pytest.mark.skipif(not hasattr(getattr(dynamo, "decorators", None), "leaf_function"), reason="torch has no leaf_function")
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="with torch 2.11, leaf functions call their fakes in torch's own graphs only")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_leaf_functions_run_as_they_are(backend):
     seen = []
