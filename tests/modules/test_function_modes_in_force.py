@@ -219,6 +219,7 @@ def test_a_default_device_is_off_where_all_modes_are() -> None:
     assert found[0].item() == 2.0 and found[1] == "meta"
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 compiles torch.cond itself, and fails under a mode that counts")
 def test_operators_that_take_functions_are_asked_for_as_a_whole() -> None:
     def decided(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))

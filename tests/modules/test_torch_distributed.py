@@ -77,7 +77,10 @@ def test_recompiles_where_placements_or_the_mesh_change(mesh: DeviceMesh, backen
         assert_same(plain(expected), plain(found))
         expected[0].sum().backward()
         found[0].sum().backward()
-        assert_same(plain(x.grad), plain(y.grad))
+        if torch.__version__ < "2.13" and backend == "aot_eager":  # AOTAutograd gives gradients the placement of their tensors
+            assert torch.equal(x.grad.full_tensor(), y.grad.full_tensor())
+        else:
+            assert_same(plain(x.grad), plain(y.grad))
     assert graphs_and_breaks() == (5, 0)
 
 
