@@ -121,6 +121,7 @@ class DisabledFunction(Break):
     """The program calls a function that is marked with `framejit.disable` or `torch.compiler.disable`."""
 
     what: str
+    is_block: bool = False
     id = "FJ009"
     message = "call of {what}, which is marked not to be compiled"
     explanation = "The function, or one of its wrappers, is decorated with disable."
@@ -133,7 +134,7 @@ class DisabledFunction(Break):
     def advice(self) -> tuple[str, ...]:
         """The last one is for blocks, whose function runs uncompiled from there on, and the others for functions."""
         hints = super().advice()
-        return hints[-1:] if self.what.startswith("`with") else hints[:-1]
+        return hints[-1:] if self.is_block else hints[:-1]
 
 
 @dataclass(frozen=True)

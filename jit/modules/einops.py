@@ -1,4 +1,4 @@
-"""einops finds the backend of a tensor's type once for the process: at the first call, among all its classes and all imported modules."""
+"""At its first call in a process, einops searches its classes and all imported modules for the backend of a tensor's type, and remembers it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ BACKENDS = "einops._backends"
 
 @named(BACKENDS, "get_backend")
 def get_backend(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Has einops find the backend of tensors, as the program's first call would, so that the trace finds it in einops's table."""
-    known = sys.modules[BACKENDS].__dict__["_type2backend"]
+    """Have einops find the backend of tensors, as the program's first call would, so that the trace finds it in einops's table.
+
+    Versions of einops before 0.7 have no such table: their code is traced as it is.
+    """
+    known = sys.modules[BACKENDS].__dict__.get("_type2backend")
+    if known is None:
+        return None
     for cls in (torch.Tensor, torch.nn.Parameter):  # both at the first call, for then the trace hasn't read the table
         if cls not in known:
             function.value(cls(torch.empty(0)))

@@ -58,7 +58,7 @@ def skip_frame(vm: VM, msg: Object | None = None) -> Object:
 
 @models(regions.disable.__enter__)
 def disable_enter(vm: VM, self: Object) -> Object:
-    vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`"))
+    vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`", is_block=True))
 
 
 refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)

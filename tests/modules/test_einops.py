@@ -27,3 +27,26 @@ def test_the_first_call_of_a_process_is_one_graph():
     pytest.importorskip("einops")
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
+
+
+OLDER = """
+import einops._backends
+del einops._backends._type2backend
+
+def get_backend(tensor):
+    return found
+
+found = einops._backends.TorchBackend()
+get_backend.__module__ = "einops._backends"
+
+import framejit
+import torch
+
+assert framejit.compile(lambda x: x * len(get_backend(x).framework_name), backend="eager", fullgraph=True)(torch.ones(1)).item() == 5
+"""
+
+
+def test_a_version_without_a_table_of_types_is_traced():
+    pytest.importorskip("einops")
+    done = subprocess.run([sys.executable, "-c", OLDER], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
