@@ -1,4 +1,4 @@
-"""What a trace gives up when its backend can't compile the graph: one thing at a time, in a fixed order."""
+"""When a backend can't compile a graph, the next trace gives something up: one thing at a time, in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framejit.guards.dynamic import FIXED, Dynamic
 
 @dataclass(frozen=True, slots=True)
 class TraceTerms:
-    """What a trace may do: which sizes and numbers are symbolic, and what may enter its graph."""
+    """The terms of a trace: which sizes and numbers are symbolic, and what may enter its graph."""
 
     dynamic: Dynamic
     demands: Demands

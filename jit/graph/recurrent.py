@@ -151,7 +151,7 @@ def recorded(name: str, arguments: Arguments, wanted: Sequence[int]) -> Recorded
 
 @declare_operator(f"recurrent(str name, {SCHEMA}, int[] wanted) -> Tensor[]", tags=DRAWS)
 def recurrent(name: str, *args: Any) -> list[torch.Tensor]:
-    """The results, and behind them a tensor that stands for the record: it holds the state of the random numbers, and the record as its attribute.
+    """The results, and after them a tensor that stands for the record: it holds the state of the random numbers, and the record as its attribute.
 
     The results are copies: what is made of the graph may use their memory for something else.
     """

@@ -1,4 +1,4 @@
-"""What AOTAutograd is given in the place of functions that it can't trace: patterns on single nodes, and the pass that applies them."""
+"""Rewrites of graphs for AOTAutograd: each replaces the calls of a function that it can't trace, and one pass applies them all."""
 
 from __future__ import annotations
 

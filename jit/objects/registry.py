@@ -1,4 +1,4 @@
-"""What callables and types mean to a trace. Each has one meaning, registered beside its definition; a second one is an error when framejit is loaded.
+"""The registry of meanings: of types, callables and code objects, to a trace. Each has one; a second one is an error when framejit is loaded.
 
 `@wraps(list)` registers the constructor of the Object for values of that exact type (and of subclasses, by MRO).
 `@models(list.append)` registers the model of a C function, method descriptor, type constructor or Python library function.
@@ -87,7 +87,7 @@ def wrapper_for(cls: type) -> Wrapper:
 
 @dataclass(slots=True)
 class Meaning:
-    """What a callable means to a trace.
+    """The meaning of a callable to a trace.
 
     Attributes:
         callable: the callable itself, which is held so that no other one gets its id.
@@ -155,9 +155,20 @@ def meaning_to_fill(function: Any) -> Meaning:
 
 
 def meaning_of(function: Any) -> Meaning | None:
-    """What a real callable means; None if nothing is registered for it."""
+    """The meaning of a real callable; None if nothing is registered for it."""
     found = MEANINGS.get(id(function))
     return found if found is not None and found.callable is function else None
+
+
+def giving(field: str, callables: Iterable[Any]) -> Callable[[F], F]:
+    """A decorator that sets a field of the meanings of these callables."""
+
+    def register(fn: F) -> F:
+        for function in callables:
+            meaning_to_fill(function).give(field, fn)
+        return fn
+
+    return register
 
 
 def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
@@ -179,24 +190,12 @@ def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
 
 def models_by_default(*functions: Any) -> Callable[[F], F]:
     """Register a model for functions of which some have a model of their own, which counts more."""
-
-    def register(fn: F) -> F:
-        for function in functions:
-            meaning_to_fill(function).give("fallback", fn)
-        return fn
-
-    return register
+    return giving("fallback", functions)
 
 
 def around(*functions: Any) -> Callable[[F], F]:
     """Register what is called in the place of these callables' models: `fn(vm, *args, own=model, **kwargs)`. The model may be None."""
-
-    def register(fn: F) -> F:
-        for function in functions:
-            meaning_to_fill(function).give("around", fn)
-        return fn
-
-    return register
+    return giving("around", functions)
 
 
 def app(*functions: Any, gives: type | None = None, first: type | None = None) -> Callable[[F], F]:
@@ -219,13 +218,7 @@ def app(*functions: Any, gives: type | None = None, first: type | None = None) -
 
 def rules(*functions: Any) -> Callable[[F], F]:
     """Register a rule for these functions in Python."""
-
-    def register(fn: F) -> F:
-        for function in functions:
-            meaning_to_fill(function).give("rule", fn)
-        return fn
-
-    return register
+    return giving("rule", functions)
 
 
 def refuse(reason: Break, *functions: Any) -> None:
@@ -250,13 +243,7 @@ def pure_methods(*types: type) -> None:
 
 def sets(*descriptors: Any) -> Callable[[F], F]:
     """Register what storing through these getset descriptors means: `fn(vm, obj, value: Object | None)`; None deletes."""
-
-    def register(fn: F) -> F:
-        for descriptor in descriptors:
-            meaning_to_fill(descriptor).give("setter", fn)
-        return fn
-
-    return register
+    return giving("setter", descriptors)
 
 
 def model_of(function: Any) -> Model | None:
@@ -297,7 +284,7 @@ def registered(functions: Iterable[Any]) -> list[Any]:
 
 @dataclass(slots=True)
 class CodeMeaning:
-    """What a code object means to a trace.
+    """The meaning of a code object to a trace.
 
     Attributes:
         code: the code object itself.
@@ -326,7 +313,7 @@ def code_to_fill(code: CodeType) -> CodeMeaning:
 
 
 def stands_for_frames(function: Any, count: int) -> None:
-    """Where a stand-in (modules/app) calls code of the program's, a library would have so many frames of its own."""
+    """Say how many frames of its own a library has in eager where this stand-in (modules/app) calls code of the program's."""
     code_to_fill(function.__code__).frames = count
 
 
@@ -337,14 +324,20 @@ def made_inside(cls: type, function: Any) -> None:
 
 def runs_uncompiled(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
     """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
-    code_to_fill(code).skipped = reason, unless
+    meaning = code_to_fill(code)
+    if meaning.skipped is not None:
+        raise SecondMeaning(f"{code.co_qualname} is said twice to run uncompiled")
+    meaning.skipped = reason, unless
 
 
 def rules_of_code(code: CodeType) -> Callable[[F], F]:
     """Register a rule for the functions that have this code."""
 
     def register(fn: F) -> F:
-        code_to_fill(code).rule = fn
+        meaning = code_to_fill(code)
+        if meaning.rule is not None and meaning.rule is not fn:
+            raise SecondMeaning(f"{code.co_qualname} has a rule in {name_of(meaning.rule)} and in {name_of(fn)}")
+        meaning.rule = fn
         return fn
 
     return register
@@ -398,7 +391,7 @@ def library(order: RuleOrder) -> Callable[[Rule], Rule]:
 
 
 def by_library(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What rules say of a call of a callable without a model; None where no rule knows it."""
+    """The result that a rule gives for a call of a callable without a model; None if no rule knows the call."""
     own = rule_of(function.value)
     found = None if own is None else own(vm, function, args, kwargs)
     if found is not None:

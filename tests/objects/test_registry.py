@@ -82,3 +82,14 @@ def test_rules_are_asked_in_their_order(monkeypatch):
     for order in reversed(registry.RuleOrder):
         registry.library(order)(lambda vm, function, args, kwargs: None)
     assert [order for order, _ in registry.LIBRARY] == list(registry.RuleOrder)
+
+
+def test_a_second_meaning_of_code_is_refused(monkeypatch):
+    monkeypatch.setattr(registry, "CODES", {})
+    code = target.__code__
+    registry.rules_of_code(code)(first)
+    with pytest.raises(SecondMeaning, match="target has a rule in .*first and in .*second"):
+        registry.rules_of_code(code)(second)
+    registry.runs_uncompiled(code, "a reason")
+    with pytest.raises(SecondMeaning, match="target is said twice"):
+        registry.runs_uncompiled(code, "another")
