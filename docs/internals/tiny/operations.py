@@ -1,4 +1,4 @@
-"""What each canonical operation does. A handler is written once, for two virtual machines: the Tracer, and NATIVE for where tracing stops.
+"""The handlers of the canonical operations. Each is written once, for two virtual machines: the Tracer, and NATIVE for where tracing stops.
 
 Mirrors jit/ceval/operation.py (the registry, with stack effects), jit/ceval/ops_*.py (the handlers), jit/ceval/frame.py, and
 jit/objects/abstract.py.
@@ -44,7 +44,7 @@ class Frame:
 
 
 NULL = Constant(None)
-"""What CPython pushes in the place of a method's function if a function is called. The value that it stands for is itself."""
+"""Stands for the NULL that CPython pushes below a function that is called and is no method."""
 NULL.value = NULL
 
 

@@ -20,9 +20,9 @@ from .values import CALL, CONSTANTS, Constant, Guard, Iterator, Known, Object, O
 
 PURE = (abs, bool, float, int, max, min, range, round, str)
 OPERATORS = {id(function) for function in (*torch.overrides.get_testing_overrides(), *PURE) if not function.__name__.endswith("_")}
-"""What gives a node, or a constant for constants: the functions that torch lets a subclass override, and some builtins."""
+"""Functions whose calls become nodes, or constants if all arguments are: those that torch lets a subclass override, and some builtins."""
 LOOKS = {"getattr", "size", "dim", "numel", "stride", "is_floating_point"}
-"""What gives a constant for a tensor, too, as it tells only what a guard on the tensor holds."""
+"""Functions whose results are constants for tensors too: they ask only for facts that a guard on the tensor holds."""
 CONTAINERS = {list, tuple, nn.Sequential, nn.ModuleList}
 PLAIN: set[Any] = {cls.__getattribute__ for cls in (object, ModuleType, list, tuple, dict)}
 """The lookups of attributes that look into an object's fields and its class, and nowhere else."""
@@ -56,7 +56,7 @@ class Tracer:
     # The loop
 
     def trace(self, function: FunctionType, locals: dict[str, Any]) -> tuple[Value | Frame | None, str]:
-        """What the function returns; or the frame at the operation that splits the call; or None, if the call can't be split. And why.
+        """Returns the function's result; or the frame at the operation that splits the call; or None, if the call can't be split. And the reason.
 
         Whatever goes wrong stops tracing: a Break, a name without a value, an operator that raises. What the operation at fault has done is
         undone; later it runs natively, and the program sees what it does then.
@@ -72,7 +72,7 @@ class Tracer:
             return None, f"uncompiled, {type(stop).__name__}: {stop}"
 
     def run(self, function: Object, locals: dict[str, Value]) -> Value:
-        """What the function returns. If tracing stops, each frame stands before the operation at fault."""
+        """Returns the function's result. If tracing stops, each frame is before the operation at fault."""
         frame = Frame(function, decode(function.value.__code__), locals)
         self.frames.append(frame)
         while frame.op.name != "RETURN_VALUE":
@@ -104,7 +104,7 @@ class Tracer:
         return Constant(value)
 
     def constant(self, value: Value, of_tensor: Callable[[Tensor], Any] | None = None) -> Any:
-        """What a value is as a constant, with what `of_tensor` gives in the place of each tensor, whose data isn't known."""
+        """The value as a constant. The data of tensors isn't known: each is replaced by the result of `of_tensor`."""
         value = self.observe(value)
         if isinstance(value, Constant):
             return value.value

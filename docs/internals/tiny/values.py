@@ -1,4 +1,4 @@
-"""Where a call's values are found (sources), what an entry demands of them (guards), and what a trace knows of them (values). All are data.
+"""Sources say where a call's values are found, guards what an entry requires of them, and values what a trace knows of them. All are data.
 
 Mirrors guards/source.py, guards/kinds.py, guards/global_state.py, and jit/objects/, which has a file for each of CPython's types.
 """
@@ -63,7 +63,7 @@ CONSTANTS = {int, float, bool, str, type(None), type(...), torch.Size, torch.dty
 
 
 def facts_of(value: Any) -> Any:
-    """What a guard on a value compares."""
+    """The fact about a value that a guard compares."""
     cls = type(value)
     if cls in (torch.Tensor, nn.Parameter):
         torch_state = torch.get_default_dtype(), torch.is_autocast_enabled(value.device.type)  # operators depend on this, too
@@ -74,7 +74,7 @@ def facts_of(value: Any) -> Any:
 
 
 class Guard(NamedTuple):
-    """What is expected of the value at a source, and the line of the program that needs it."""
+    """The fact that is expected of the value at a source, and the line of the program that needs it."""
 
     source: Source
     expected: Any
