@@ -171,6 +171,12 @@ def test_the_vm_that_objects_see_is_small():
     assert sum(sizes[name] for name in ("Record", "Values", "Classes", "Running", "Stopping")) < 40, sizes
 
 
+def test_parts_of_the_graph_share_one_state():
+    """No part of the graph says by a protocol of its own what it needs of the rest: all see `TraceState`, and the trace as `RunningTrace`."""
+    classes = [node for module in MODULES if module.layer == "graph" for node in module.nodes(ast.ClassDef)]
+    assert sorted(node.name for node in classes if "Protocol" in map(ast.unparse, node.bases)) == ["RunningTrace", "TorchVM"]
+
+
 def imports_among(rooms: Callable[[Module], bool], forbidden: Iterable[str]) -> list[str]:
     """What modules import that they must not know."""
     return [f"{module.path} must not import {name}" for module in MODULES if rooms(module) for name in module.imports() if starts(name, forbidden)]

@@ -20,8 +20,8 @@ from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
 from framejit.graph.generator_states import state_of
+from framejit.graph.global_modes import Modes
 from framejit.graph.hooked_modules import token_of
-from framejit.graph.state import Modes
 from framejit.graph.tokens import token_for
 from framejit.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
 from framejit.torch_classes import as_class

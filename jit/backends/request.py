@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from framejit.backends.registry import Backend
-from framejit.graph.state import Modes
+from framejit.graph.global_modes import Modes
 
 if TYPE_CHECKING:
     import sympy

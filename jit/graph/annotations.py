@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from torch.fx import traceback
 
+from framejit.graph.running import RunningTrace
 from framejit.objects.dictobject import DictObject
-from framejit.objects.object import VM, NotConstant, Object, settle
+from framejit.objects.object import NotConstant, settle
 
 CUSTOM = "custom"
 """The key of the annotations, in that dict as in the metadata of nodes."""
 
 
-class AnnotatedVM(VM, Protocol):
-    """The part of the running trace that this file needs."""
-
-    def met(self, value: object) -> Object | None:
-        """The Object of a mutable value from outside, where the trace has met it."""
-
-
-def annotation_in_force(vm: AnnotatedVM) -> dict[str, Any] | None:
+def annotation_in_force(vm: RunningTrace) -> dict[str, Any] | None:
     """The annotation that is in force now, for the metadata of a node; None if there is none, or if it isn't a constant.
 
     The annotation that was in force when the call began isn't guarded.

@@ -7,9 +7,9 @@ says whether a backend is of this kind; the backend "eager" is not: autograd rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
@@ -20,10 +20,12 @@ from framejit.graph.demands import RestartWith
 from framejit.graph.fake import is_of_others, version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
+from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
 from framejit.graph.sparse import is_sparse
 from framejit.graph.spelling import is_spelled_in_full
+from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
 from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from framejit.graph.state import GlobalModes
-    from framejit.objects.object import VM
+    from framejit.graph.trace_state import TraceState
     from framejit.objects.tensorobject import TensorObject
 
 MAKES_LEAF_OF = "requires_grad_"
@@ -52,37 +53,6 @@ COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
-class OperatorGraph(Protocol):
-    """The part of the graph and its trace that the rules need."""
-
-    modes: GlobalModes
-
-    @property
-    def vm(self) -> VM:
-        """The running trace."""
-
-    def refresh(self) -> None:
-        """Make all fakes again if undoing has made them stale."""
-
-    def input_fakes(self) -> list[torch.Tensor]:
-        """The fakes of all inputs."""
-
-    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
-        """The Object of a fake that the trace knows."""
-
-    def is_inner(self) -> bool:
-        """Whether the innermost graph is another than the outermost."""
-
-    def transform_around(self) -> str | None:
-        """The innermost transform of torch.func's inside of which the trace is, by name."""
-
-    def keeps(self, node: fx.Node) -> bool:
-        """Whether the node must stay because it changes something."""
-
-    def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
-        """The instruction of the program that made a node; None for an item of an operator's results."""
-
-
 def is_lost_if_sparse(tensor: torch.Tensor) -> bool:
     """Whether it is a sparse tensor that AOTAutograd can't do with: it would lose its gradient, and may end the process over one that a backward pass needs."""
     return tensor.layout in COMPRESSED and torch.is_grad_enabled() or tensor.layout is torch.sparse_coo and tensor.requires_grad
@@ -97,8 +67,8 @@ class AutogradNode:
     change again.
     """
 
-    def __init__(self, graph: OperatorGraph) -> None:
-        self._graph = graph
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
         self._inference: bool | None = None
         self.differentiated_twice = False
         self.asks = self.asks_twice = self.changes_input = False
@@ -109,45 +79,45 @@ class AutogradNode:
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments before it runs. Returns a snapshot with which `after` compares the arguments."""
-        vm = self._graph.vm
+        vm = self._state.vm
         if any(is_lost_if_sparse(fake) for fake in fakes):
             vm.unsupported(TAKES_SPARSE)
         if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target) and not is_spelled_in_full(target):
             vm.unsupported(breaks.UnsupportedOperation(f"{name}, which AOTAutograd can't write as code: it is named by a keyword, or takes arguments that are"))
-        if target in RECURRENT and AUTOCAST.counts(self._graph.modes.current.autocast):
+        if target in RECURRENT and AUTOCAST.counts(self._state.modes.current.autocast):
             vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
-        inference = self._graph.modes.current.inference
+        inference = self._state.modes.current.inference
         if self._inference is None:
             vm.trail.set(self, "_inference", inference)
-        if self._inference != inference or (self._graph.modes.initial.inference and not inference):
+        if self._inference != inference or (self._state.modes.initial.inference and not inference):
             vm.unsupported(PARTLY_INFERENCE)
-        if self._graph.transform_around() is not None:
+        if self._state.transform_around() is not None:
             return None  # autograd's record inside a transform is the transform's own
         if torch.is_grad_enabled() and not inference and not gives_gradients(target):
             self._check_leaves(fakes)
-        return TensorSnapshot.of(fakes, self._graph.input_fakes()) if changes else None
+        return TensorSnapshot.of(fakes, self._state.input_fakes()) if changes else None
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
         """Check the changes that an operator has made to fakes, and its result."""
         if any(is_lost_if_sparse(tensor) for tensor in tensors_of(result)):
-            self._graph.vm.unsupported(MAKES_SPARSE)
+            self._state.vm.unsupported(MAKES_SPARSE)
         if any(is_masked(type(tensor)) and tensor.requires_grad for tensor in tensors_of(result)):
-            self._graph.vm.unsupported(MAKES_MASKED)
-        if self._graph.transform_around() is not None:
+            self._state.vm.unsupported(MAKES_MASKED)
+        if self._state.transform_around() is not None:
             return
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
         if lost is None and any(
-            self._graph.object_of(tensor) is None and not tensor._is_view() and is_leaf_with_gradient(tensor) for tensor in tensors_of(result)
+            self._state.object_of(tensor) is None and not tensor._is_view() and is_leaf_with_gradient(tensor) for tensor in tensors_of(result)
         ):
             lost = MAKES_LEAF
         if lost is not None:
-            self._graph.vm.unsupported(lost)
+            self._state.vm.unsupported(lost)
         if snapshot is not None and snapshot.changes_input_with_gradient():
-            self._graph.vm.trail.set(self, "changes_input", True)
-        made = self._graph.object_of(result) if name == MAKES_LEAF_OF else None
+            self._state.vm.trail.set(self, "changes_input", True)
+        made = self._state.object_of(result) if name == MAKES_LEAF_OF else None
         if made is not None:
-            self._leaves.append((made.node, self._graph.vm.place()))
-            self._graph.vm.trail.learned(self, self._leaves.pop)
+            self._leaves.append((made.node, self._state.vm.place()))
+            self._state.vm.trail.learned(self, self._leaves.pop)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
         """Check the outputs of the graph. Returns the indices of outputs that require a gradient but can't be differentiated, with autograd's error message.
@@ -164,7 +134,7 @@ class AutogradNode:
         memory = memory_of(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
             if memory_of([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
-                self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
+                self._state.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
         if not self.asks and not self.changes_input:
             return {}
         left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
@@ -176,25 +146,25 @@ class AutogradNode:
     def _check_views_of_distributed(self, outputs: Sequence[fx.Node]) -> None:
         """Break for views of distributed inputs that leave the graph: AOTAutograd makes them with an operator that distributed tensors don't have."""
         made = [node for node in outputs if node.op != "placeholder" and is_distributed(type(node.meta["example_value"]))]
-        outside = memory_of(fake for fake in self._graph.input_fakes() if is_distributed(type(fake))) if made else set()
+        outside = memory_of(fake for fake in self._state.input_fakes() if is_distributed(type(fake))) if made else set()
         for node in made:
-            place = self._graph.instruction_of(node)
+            place = self._state.instruction_of(node)
             if place is not None and memory_of([node.meta["example_value"]]) & outside:
-                self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,"))
+                self._state.vm.restart(place, breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,"))
 
     def listened_to(self, obj: TensorObject) -> None:
         """Note that the present instruction registers a hook on the gradient of this tensor."""
-        self._listened.append((obj, self._graph.vm.place()))
-        self._graph.vm.trail.learned(self, self._listened.pop)
+        self._listened.append((obj, self._state.vm.place()))
+        self._state.vm.trail.learned(self, self._listened.pop)
 
     def repeats(self, repeating: Repeating) -> None:
         """Note that the present instruction makes a backward pass change statistics again."""
-        self._graph.vm.trail.set(self, "repeating", (*self.repeating, repeating))
+        self._state.vm.trail.set(self, "repeating", (*self.repeating, repeating))
 
     def differentiable_once(self, node: fx.Node) -> None:
         """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""
         self._once.append(node)
-        self._graph.vm.trail.learned(self, self._once.pop)
+        self._state.vm.trail.learned(self, self._once.pop)
 
     def asked_twice(self) -> None:
         """Behind the graph, the program is about to ask for gradients that it differentiates in turn. A restart leaves to native code what can't be."""
@@ -208,24 +178,24 @@ class AutogradNode:
         What the graph has computed from the tensor would not lead back through it. Then a restart leaves the making of the tensor, or its
         last change in place, to native code, so that the rest begins with it.
         """
-        self._graph.refresh()
-        if not obj.fake.requires_grad or self._graph.is_inner():
+        self._state.refresh()
+        if not obj.fake.requires_grad or self._state.is_inner():
             return
         users = list(obj.node.users)
-        changing = [index for index, user in enumerate(users) if self._graph.keeps(user) and user.args and user.args[0] is obj.node]
+        changing = [index for index, user in enumerate(users) if self._state.keeps(user) and user.args and user.args[0] is obj.node]
         made = users[changing[-1]] if changing else obj.node
         if users[changing[-1] + 1 :] if changing else obj.source is None and users:
             self._make_natively(made, breaks.NotInsideAutogradNode(what))
 
     def asked_for_history(self, obj: TensorObject) -> None:
         """Handle a question of the program about the operator that made this tensor: a restart leaves that operator to native code."""
-        if obj.source is None and not self._graph.is_inner():
+        if obj.source is None and not self._state.is_inner():
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 
     def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
         made = {id(node.meta["example_value"]) for node, _ in self._leaves}
         for fake in fakes:
-            obj = self._graph.object_of(fake)
+            obj = self._state.object_of(fake)
             if obj is not None and obj.source is None and not fake.is_inference() and is_leaf_with_gradient(fake) and id(fake) not in made:
                 self._make_natively(obj.node, MAKES_VIEW)
 
@@ -238,15 +208,29 @@ class AutogradNode:
             if isinstance(fake, torch.Tensor) and fake.requires_grad and spent_error(fake) is None:
                 reached = gradient_paths([fake]).leaves
                 if all(id(leaf) in places for leaf in reached):
-                    self._graph.vm.restart(places[id(reached[0])], breaks.NotInsideAutogradNode("requires_grad_() of a tensor that leaves the graph,"))
+                    self._state.vm.restart(places[id(reached[0])], breaks.NotInsideAutogradNode("requires_grad_() of a tensor that leaves the graph,"))
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
         """Restart the trace, to break at the instruction that has made this node."""
-        instruction = self._graph.instruction_of(node)
+        instruction = self._state.instruction_of(node)
         while instruction is None:
             node = node.args[0]  # type: ignore[assignment]  # an item of what an operator has given
-            instruction = self._graph.instruction_of(node)
-        self._graph.vm.restart(instruction, reason)
+            instruction = self._state.instruction_of(node)
+        self._state.vm.restart(instruction, reason)
+
+
+@rule(Phase.REMEMBER)
+def check_arguments(state: TraceState, operation: OperatorCall) -> None:
+    """Check an operator of a graph that autograd sees as one node."""
+    if state.is_one_autograd_node:
+        operation.notes[TensorSnapshot] = state.part(AutogradNode).before(operation.target, operation.name, operation.fakes, operation.changes)
+
+
+@rule(Phase.CHECK)
+def check_result(state: TraceState, operation: OperatorCall) -> None:
+    """Check what the operator has changed, and its result."""
+    if state.is_one_autograd_node:
+        state.part(AutogradNode).after(operation.name, operation.result, operation.notes[TensorSnapshot])
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,12 +309,3 @@ def is_leaf_with_gradient(fake: torch.Tensor) -> bool:
         return fake.requires_grad and fake.is_leaf
     except RuntimeError:  # a view of no use any more, as its base has been changed
         return False
-
-
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an operator's result."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from tensors_of(item)

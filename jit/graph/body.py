@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.errors import UserFrame
 from framejit.graph.fake import version_of
+from framejit.graph.global_modes import Modes
 from framejit.graph.jagged import memory_of
-from framejit.graph.state import Modes
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import counted_elsewhere, in_lists, written_by_others
 from framejit.trail import NodeAdded, Trail

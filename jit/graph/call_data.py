@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
 
-from framejit.graph.body import Body
-from framejit.graph.check_order import runs_for_its_effect
-from framejit.graph.demands import Demands
-from framejit.graph.fakes import Fakes
-from framejit.graph.graph_inputs import GraphInputs
+from framejit.graph.check_order import ASSERT, runs_for_its_effect
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import STAND_INS
+from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.shapes import Shapes
-from framejit.graph.unbacked import ASSERT
+from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
 from framejit.guards.tensor_source import TensorItem
 from framejit.objects.numberobject import COMPARISONS, NumberObject, compared, deferred
-from framejit.objects.object import VM, Object
+from framejit.objects.object import Object
 from framejit.objects.unbackednumber import Computed, Datum, UnbackedNumber
-from framejit.trail import Trail
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}
 """What methods and functions that compare a tensor are called, with the operator that they are."""
@@ -41,32 +37,12 @@ KEEPING = frozenset({
 """What methods and functions are called whose result, where it has one element and the type of the tensor, is the one element of that."""
 
 
-class GraphOfCall(Protocol):
-    """The part of the graph that this file needs."""
-
-    trail: Trail
-    demands: Demands
-    fakes: Fakes
-    shapes: Shapes
-    inputs: GraphInputs
-    outermost: Body
-
-    @property
-    def vm(self) -> VM:
-        """The running trace."""
-
-    def is_inner(self) -> bool:
-        """Whether the innermost graph is another than the outermost."""
-
-    def refresh(self) -> None:
-        """Make all fakes again if undoing has made them stale."""
-
-
 class CallData:
     """What one trace knows about the data of its inputs."""
 
-    def __init__(self, graph: GraphOfCall) -> None:
-        self._graph = graph
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
+        self._shapes = state.part(Shapes)
         self.read: set[fx.Node] = set()
         """The inputs whose data guards read."""
         self._readable: set[fx.Node] = set()
@@ -74,10 +50,10 @@ class CallData:
 
     def note(self, node: fx.Node) -> None:
         """Note a new node that gets a number out of a tensor."""
-        tensor = node.args[0] if node.target in ("item", torch.Tensor.item) else None
+        tensor = node.args[0]
         if isinstance(tensor, fx.Node) and self._is_readable(tensor):
             self._readable.add(node)
-            self._graph.trail.learned(self, self._readable.discard, node)
+            self._state.trail.learned(self, self._readable.discard, node)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
         """Whether the one element of a tensor is true, which is then guarded. None if the tensor isn't an input, or a comparison of an input."""
@@ -108,12 +84,12 @@ class CallData:
         if not isinstance(obj, Computed) or obj.operation not in ARITHMETIC:
             return None
         left, right = (self._number(part) for part in obj.operands)
-        found = None if left is None or right is None else deferred(self._graph.vm, obj.operation, left, right)
+        found = None if left is None or right is None else deferred(self._state.vm, obj.operation, left, right)
         return found if isinstance(found, NumberObject) else None
 
     def _compared(self, symbol: str, left: NumberObject | None, right: NumberObject | None) -> bool | None:
-        made = None if left is None or right is None else compared(self._graph.vm, symbol, left, right)
-        return None if made is None else made.truth(self._graph.vm)
+        made = None if left is None or right is None else compared(self._state.vm, symbol, left, right)
+        return None if made is None else made.truth(self._state.vm)
 
     def _truth_of_node(self, tensor: fx.Node) -> bool | None:
         """Whether the one element of an input, or a comparison of it, is true."""
@@ -123,7 +99,7 @@ class CallData:
                 return self._compared("!=", self._item(tensor), NumberObject(0))
             value = bool(described.value.item())
             self.read.add(described.node)
-            self._graph.vm.guard(Equals, described.source.child(TensorItem), value)
+            self._state.vm.guard(Equals, described.source.child(TensorItem), value)
             return value
         left, right = tensor.args[:2]
         if isinstance(left, fx.Node):
@@ -138,7 +114,7 @@ class CallData:
             return None
         number = NumberObject(described.value.item(), described.source.child(TensorItem), pending=True)
         self.read.add(described.node)
-        return number if self._graph.shapes.give_symbol(number) else None
+        return number if self._shapes.give_symbol(number) else None
 
     def _holder(self, node: fx.Node) -> GraphInput | None:
         """The input whose one element is that of a node's result; None if there is no such input that a guard can read."""
@@ -147,7 +123,7 @@ class CallData:
             if name_of(node) not in KEEPING or node.kwargs or len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
                 return None
             (node,) = node.all_input_nodes
-        described = next((known for known in self._graph.inputs.known.values() if known.node is node and known.is_tensor), None)
+        described = next((known for known in self._state.known_inputs.values() if known.node is node and known.is_tensor), None)
         if described is None or described.is_state or not TensorItem.reads(described.value):
             return None
         return described if isinstance(fake, torch.Tensor) and fake.numel() == 1 and fake.dtype is described.value.dtype else None
@@ -159,7 +135,7 @@ class CallData:
 
     def _is_readable(self, tensor: fx.Node) -> bool:
         """Whether what a tensor holds here follows from the data of one input, as it is when the call begins."""
-        if self._graph.is_inner() or not self._graph.demands.guards_data:
+        if self._state.is_inner() or not self._state.demands.guards_data:
             return False
         held = tensor
         if self._holder(tensor) is None and symbol_of(tensor) and not tensor.kwargs:
@@ -171,11 +147,18 @@ class CallData:
     def _are_unchanged(self, nodes: set[fx.Node]) -> bool:
         """Whether the graph has left the memory of an input, and of what it has computed from that, as they were, and nothing in it changes what it doesn't
         tell of."""
-        self._graph.refresh()
-        kept = self._graph.outermost.kept
+        self._state.refresh()
+        kept = self._state.outermost.kept
         if any(runs_for_its_effect(node) and node.target not in STAND_INS and node.target is not ASSERT for node in kept):
             return False
-        return not self._graph.fakes.are_changed(nodes, kept)
+        return not self._state.fakes.are_changed(nodes, kept)
+
+
+@rule(Phase.NODE)
+def note_number(state: TraceState, operation: OperatorCall) -> None:
+    """Note an operator that gets a number out of a tensor."""
+    if operation.node is not None and operation.target in ("item", torch.Tensor.item):
+        state.part(CallData).note(operation.node)
 
 
 def nodes_between(node: fx.Node) -> list[fx.Node]:

@@ -7,22 +7,21 @@ for what is restored: the state of random number generators.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn, Protocol
+from collections.abc import Iterator
 
 import torch
 from torch import fx
 
-from framejit import breaks
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_of_others
 from framejit.graph.fakes import storages
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
-from framejit.graph.unbacked import ASSERT
 from framejit.graph.written import arguments_of
 from framejit.torch_modes import MODE_CHANGES
+
+ASSERT = torch.ops.aten._assert_scalar.default
 
 
 def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
@@ -47,25 +46,6 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
     if changes_inputs_last and (node.target in STAND_INS or not runs_for_its_effect(node)):
         return False
     return not changes_result_only(node, inputs)
-
-
-class HandlingTrace(Protocol):
-    """The part of the trace that this file needs."""
-
-    def note_handlers(self) -> bool:
-        """An operation enters the graph here: whether what it raises has a handler."""
-
-    def unsupported(self, reason: breaks.Break) -> NoReturn:
-        """Stop tracing at the current instruction."""
-
-
-def refuse_handled_change(vm: HandlingTrace, name: str, changed: Iterable[torch.Tensor], inputs: Callable[[], list[torch.Tensor]]) -> None:
-    """Stop the trace at a change of a tensor from outside that requires a gradient, where the program handles exceptions: it is one if the tensor is a leaf,
-    or a view of one, in another call. Where a graph that changes its inputs raises, its frame can't run uncompiled any more.
-    """
-    asked = [fake for fake in changed if fake.requires_grad and fake.layout is torch.strided]
-    if asked and vm.note_handlers() and not storages(asked).isdisjoint(storages(inputs())):
-        vm.unsupported(breaks.MayRaise(f"{name}, which changes a tensor from outside that requires a gradient, under a handler of the program's"))
 
 
 def runs_for_its_effect(node: fx.Node) -> bool:

@@ -14,10 +14,10 @@ from torch import fx
 from framejit import breaks
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import spent_error
+from framejit.graph.global_modes import Modes
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
-from framejit.graph.state import Modes
 from framejit.objects.object import VM
 
 

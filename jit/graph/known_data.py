@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
@@ -16,14 +16,12 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
-from framejit.graph.body import Body
-from framejit.graph.demands import Demands
-from framejit.graph.fakes import Fakes, storages
-from framejit.graph.graph_inputs import GraphInputs
+from framejit.graph.call_data import CallData
+from framejit.graph.fakes import storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import PURE_TARGETS, draws
-from framejit.graph.shapes import Shapes
+from framejit.graph.trace_state import TraceState
 from framejit.graph.written import arguments_of
 from framejit.guards.dynamic import is_argument
 from framejit.guards.kinds import Equals
@@ -31,7 +29,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.numpyoperator import NUMPY
-from framejit.objects.object import VM, Object
+from framejit.objects.object import Object
 from framejit.objects.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
 
 MOST_NODES = 500
@@ -42,23 +40,6 @@ WRITES = frozenset({"add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "
 OF_ARRAYS = frozenset({"framejit.objects.arrayfunctions", "framejit.objects.arrayindexing"})
 MODULES = OF_ARRAYS | {"torch", "torch.functional", "torch.nn.functional", "torch._tensor"}
 """Where functions in Python live that only compute. What they call is looked at while they run."""
-
-
-class GraphOfKnown(Protocol):
-    """What is asked of the graph."""
-
-    fakes: Fakes
-    shapes: Shapes
-    inputs: GraphInputs
-    outermost: Body
-    demands: Demands
-
-    @property
-    def vm(self) -> VM:
-        """The running trace."""
-
-    def refresh(self) -> None:
-        """Make all fakes again if undoing has made them stale."""
 
 
 class NotKnown(Exception):
@@ -85,16 +66,16 @@ class OnlyComputes(TorchDispatchMode):
 class KnownData:
     """The data that one trace knows, and the tensors from outside on whose data it rests."""
 
-    def __init__(self, graph: GraphOfKnown) -> None:
-        self._graph = graph
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
         self._unknown: set[fx.Node] = set()
         self._rests_on: list[tuple[fx.Node, Any]] = []
 
     def of(self, node: fx.Node) -> Any:
         """The result of a node of the outermost graph: a tensor that must not be written to, or a number. MISSING if it isn't known."""
-        if node.graph is not self._graph.outermost.fx:
+        if node.graph is not self._state.outermost.fx:
             return MISSING
-        self._graph.refresh()
+        self._state.refresh()
         needed = self._needed(node)
         if needed is None:
             self._unknown.add(node)
@@ -119,9 +100,17 @@ class KnownData:
                 return MISSING
             operands = [found[id(part)] if id(part) in found else self.number(part) for part in number.operands]
             return MISSING if MISSING in operands else OPERATIONS[number.operation](*operands)
-        if isinstance(number, NumberObject) and not number.is_symbolic(self._graph.vm):
-            return number.constant(self._graph.vm)
+        if isinstance(number, NumberObject) and not number.is_symbolic(self._state.vm):
+            return number.constant(self._state.vm)
         return MISSING
+
+    def outcome(self, condition: UnbackedNumber) -> bool | None:
+        """The value of a bool that follows from the data of inputs when the call begins, which is guarded; None if it doesn't follow."""
+        return self._state.part(CallData).truth(condition)
+
+    def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
+        """Whether the one element of the tensor that a node gives is true, by such data; None if it doesn't follow."""
+        return self._state.part(CallData).truth_of_tensor(tensor)
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
         """Restart the trace if the graph changes a tensor on whose data the trace depends, since the next call would find other data."""
@@ -129,7 +118,7 @@ class KnownData:
         for node, place in self._rests_on:
             own = memory_of(self._input_of(node))
             if own is not None and any(own[0] < end and start < own[1] for start, end in changed):
-                self._graph.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
+                self._state.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
 
     def rested_on(self) -> set[fx.Node]:
         """The inputs on whose data the trace depends."""
@@ -154,7 +143,7 @@ class KnownData:
         return found
 
     def _may_know(self, node: fx.Node) -> bool:
-        body = self._graph.outermost
+        body = self._state.outermost
         if node.op == "placeholder":
             return self._may_rest_on(node)
         fake = node.meta.get("example_value")
@@ -168,28 +157,28 @@ class KnownData:
         """The nodes, of those that change something, that may write to the memory of tensors that these give."""
         fakes = [fake for part in found if isinstance(fake := part.meta.get("example_value"), torch.Tensor)]
         memory = storages(fakes)
-        changing = self._graph.outermost.kept - found
+        changing = self._state.outermost.kept - found
         return [node for node in changing if storages(fake for _, fake in arguments_of(node)) & memory]
 
     def _input_of(self, node: fx.Node) -> GraphInput:
-        return next(described for described in self._graph.inputs.known.values() if described.node is node)
+        return next(described for described in self._state.known_inputs.values() if described.node is node)
 
     def _may_rest_on(self, node: fx.Node) -> bool:
         """Whether a placeholder is a small tensor that an object holds, as it was when the call began."""
-        described = next((described for described in self._graph.inputs.known.values() if described.node is node), None)
-        if described is None or not self._graph.demands.takes_objects:
+        described = next((described for described in self._state.known_inputs.values() if described.node is node), None)
+        if described is None or not self._state.demands.takes_objects:
             return False
         if not described.is_tensor or described.is_subclass or described.is_wrapper or described.is_state:
             return False
         tensor, obj = described.value, described.obj
         if described.symbolic is not None or tensor.requires_grad or tensor.dtype.is_complex or data_of(tensor) is None or is_given(described.source):
             return False
-        if getattr(obj, "data", MISSING) is not MISSING or node in self._graph.fakes.changed_inputs(self._graph.outermost.kept):
+        if getattr(obj, "data", MISSING) is not MISSING or node in self._state.fakes.changed_inputs(self._state.outermost.kept):
             return False
-        return described.source.child(TensorData).path() not in self._graph.shapes.dynamic.varying
+        return described.source.child(TensorData).path() not in self._state.dynamic.varying
 
     def _rest_on(self, described: GraphInput) -> None:
-        vm = self._graph.vm
+        vm = self._state.vm
         vm.guard(Equals, described.source.child(TensorData), data_of(described.value))
         vm.trail.set(self, "_rests_on", [*self._rests_on, (described.node, vm.place())])
 
@@ -198,7 +187,7 @@ class KnownData:
     def _computed(self, nodes: list[fx.Node]) -> dict[fx.Node, Any]:
         """The results of nodes, which are given in the order of the graph."""
         values: dict[fx.Node, Any] = {}
-        body = self._graph.outermost
+        body = self._state.outermost
         for node in nodes:
             if node.op == "placeholder":
                 with torch.no_grad():

@@ -23,8 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit._runtime import renew_storage
+from framejit.graph.global_modes import Modes
 from framejit.graph.shape_env import learnt_by
-from framejit.graph.state import Modes
 
 PLAIN = frozenset({int, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format})
 """Types of arguments that compare equal only if they mean the same, but for 1 and True."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
 
 from framejit import breaks, classes
-from framejit.graph.fakes import Fakes
 from framejit.graph.jagged import is_nested_int
 from framejit.graph.prune import has_tensor
 from framejit.graph.shapes import Shapes
+from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers
 from framejit.naming import with_article
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, Object
+from framejit.objects.object import Object
 from framejit.objects.registry import wrapper_for
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
@@ -27,67 +27,51 @@ from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import is_jagged, is_masked, stays_itself
 
 
-class GraphWithResults(Protocol):
-    """The part of the graph that this file needs."""
-
-    fakes: Fakes
-    shapes: Shapes
-    unbacked: Unbacked
-    wrappers: Wrappers
-
-    @property
-    def vm(self) -> VM:
-        """The running trace."""
-
-    def item_node(self, node: fx.Node, index: Any, item: Any) -> fx.Node:
-        """The node that takes an item of an operator's result."""
-
-
 class Results:
     """The Objects of what the operators of one trace give."""
 
-    def __init__(self, graph: GraphWithResults) -> None:
-        self._graph = graph
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
+        self._shapes, self._unbacked, self._wrappers = state.part(Shapes), state.part(Unbacked), state.part(Wrappers)
 
     def wrap(self, result: Any, node: fx.Node, name: str) -> Object:
         """The Object of a node's result. `name`: the operator's name, for break reasons."""
-        graph = self._graph
         if isinstance(result, torch.Tensor):
-            known = graph.fakes.object_of(result)
+            known = self._state.fakes.object_of(result)
             if known is not None:
                 return known
             obj = TensorObject(node, type(result) if stays_itself(type(result)) else torch.Tensor)
-            graph.fakes.belongs_to(result, obj)
+            self._state.fakes.belongs_to(result, obj)
             if is_jagged(type(result)):
-                graph.wrappers.meet_nested()
-                graph.wrappers.note_nested(obj)
+                self._wrappers.meet_nested()
+                self._wrappers.note_nested(obj)
             elif is_masked(type(result)):
-                graph.wrappers.meet_masked()
+                self._wrappers.meet_masked()
             return obj
         if is_unbacked(result):
-            return graph.unbacked.known(result) or graph.unbacked.number(result, node)
+            return self._unbacked.known(result) or self._unbacked.number(result, node)
         if isinstance(result, (tuple, list)) and (has_tensor(result) or has_unbacked(result)):
             items = [self._item(item, node, index, name) for index, item in enumerate(result)]
             if isinstance(result, list):
                 return ListObject(items)
             return TupleObject(items) if type(result) is tuple else struct_sequence(type(result), items)
         if type(result) is dict and has_tensor(result):
-            return dict_of(graph.vm, [(self.constant(key, name), self._item(item, node, key, name)) for key, item in result.items()])
+            return dict_of(self._state.vm, [(self.constant(key, name), self._item(item, node, key, name)) for key, item in result.items()])
         return self.constant(result, name)
 
     def _item(self, item: Any, node: fx.Node, index: Any, name: str) -> Object:
         """What an operator has given at a place of its result."""
         if has_tensor(item) or is_unbacked(item):
-            return self.wrap(item, self._graph.item_node(node, index, item), name)
+            return self.wrap(item, self._state.item_node(node, index, item), name)
         return self.constant(item, name)
 
     def constant(self, result: Any, name: str) -> Object:
         """What an operator has given that is no tensor, be it symbolic numbers or a container of them."""
-        vm, shapes = self._graph.vm, self._graph.shapes
+        vm, shapes = self._state.vm, self._shapes
         if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
             return vm.from_real(with_items(result, [self.constant(item, name) for item in result]))
         if type(result) is torch.SymInt:
-            return self._graph.wrappers.size(result) if is_nested_int(result) else shapes.number(result)
+            return self._wrappers.size(result) if is_nested_int(result) else shapes.number(result)
         if type(result) is torch.SymBool:
             outcome = bool(result)
             shapes.note_lines()

@@ -12,14 +12,13 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 from torch import SymFloat, SymInt, fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
-    ShapeEnv,
     StatefulSymbolicContext,
     StrictMinMaxConstraint,
     SubclassSymbolicContext,
@@ -30,8 +29,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
-from framejit.graph.demands import Demands
-from framejit.graph.inputs import is_static
+from framejit.graph.inputs import GraphInput, identifier, is_static
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
@@ -43,8 +41,7 @@ from framejit.objects.object import Object
 from framejit.torch_classes import is_wrapper
 
 if TYPE_CHECKING:
-    from framejit.graph.fakes import Fakes
-    from framejit.trail import Trail
+    from framejit.graph.trace_state import TraceState
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, where that is known."""
@@ -84,44 +81,23 @@ class Assumption:
     line: UserLine | None
 
 
-class Inputs(Protocol):
-    """The graph, as far as symbolic numbers enter it."""
-
-    trail: Trail
-    demands: Demands
-    fakes: Fakes
-
-    def number_input(self, number: NumberObject) -> fx.Node:
-        """The placeholder of a symbolic number that is read off the call."""
-
-    def know(self, number: NumberObject) -> None:
-        """Rest on the value of a number."""
-
-    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject], sym: Any) -> fx.Node:
-        """The node of arithmetic on symbolic numbers, which gives `sym`."""
-
-
 class Shapes:
     """The symbolic sizes and numbers of one trace; see the module's docstring.
 
-    `dynamic`: which sizes and numbers are symbolic. `line`: the place in the program where the trace is now. `takes_unbacked`: sizes may be symbols about
-    which nothing is known.
+    `dynamic`: which sizes and numbers are symbolic. `takes_unbacked`: sizes may be symbols about which nothing is known.
     """
 
-    def __init__(
-        self, graph: Inputs, shape_env: ShapeEnv, dynamic: Dynamic, line: Callable[[], UserLine | None], takes_unbacked: bool = False
-    ) -> None:
-        self.dynamic = dynamic
-        self.takes_unbacked = takes_unbacked
-        self.env = shape_env
+    def __init__(self, state: TraceState) -> None:
+        self.dynamic = state.dynamic
+        self.takes_unbacked = state.demands.takes_unbacked
+        self.env = state.fakes.shape_env
         self.origins: dict[sympy.Symbol, NumberObject] = {}
         """The number that each symbol is, where it is read off the call."""
         self.properties: dict[Source, sympy.Expr] = {}
         """The symbolic properties of inputs, and the ints and floats from outside: what each is in symbols."""
         self.lines: list[UserLine | None] = []
         """The program's lines that the guards of the ShapeEnv come from, as far as they have been noted."""
-        self._graph = graph
-        self._line = line
+        self._state = state
         self._contexts: dict[int, tuple[torch.Tensor, StatefulSymbolicContext | None]] = {}
         self._ints: dict[Source, SymInt] = {}
         self._declared: dict[Source, None] = {}
@@ -219,7 +195,7 @@ class Shapes:
         source, value = number.source, number.value
         assert source is not None
         if self.dynamic.has_number(source, value) and self.give_symbol(number) and type(value) is int:
-            self._graph.fakes.symbolic = True
+            self._state.fakes.symbolic = True
 
     def give_symbol(self, number: NumberObject) -> bool:
         """Give a number from outside a symbol; False where it is too large, or nan."""
@@ -228,7 +204,7 @@ class Shapes:
         if not -LARGEST <= number.value < LARGEST:
             return False
         if number.cls is float:
-            self._graph.trail.fill(number, "sym", self._free_float())
+            self._state.trail.fill(number, "sym", self._free_float())
             return True
         sym = self._ints.get(source)
         if sym is None:
@@ -237,7 +213,7 @@ class Shapes:
             sym = self._ints[source] = made
             self.properties[source] = made.node._expr
         self.origins[sym.node._expr] = number
-        self._graph.trail.fill(number, "sym", sym)
+        self._state.trail.fill(number, "sym", sym)
         return True
 
     # Numbers.
@@ -296,7 +272,7 @@ class Shapes:
         if symbol is None:
             symbol = self.properties[number.source] = sympy.Symbol(f"float{len(self.properties)}", real=True)
         fact = FLOAT_RELATIONS[relation if holds else OPPOSITES[relation]](symbol, sympy.Float(other), evaluate=False)
-        self._float_facts.setdefault(fact, self._line())
+        self._float_facts.setdefault(fact, self._state.vm.user_line())
         return holds
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
@@ -313,7 +289,7 @@ class Shapes:
         """The ShapeEnv may have been asked something: note for which line of the program."""
         missing = len(self.env.guards) - len(self.lines)
         if missing:
-            self.lines += [self._line()] * missing
+            self.lines += [self._state.vm.user_line()] * missing
 
     # Nodes.
 
@@ -321,11 +297,11 @@ class Shapes:
         """The node of the outermost graph that gives a symbolic number: a placeholder, or arithmetic on such."""
         if number.node is None:
             if type(number) is DeferredNumber:
-                node = self._graph.number_node(function_of(number.operation), number.operands, number.sym)
+                node = self._state.number_node(function_of(number.operation), number.operands, number.sym)
                 self._keep_small(number)
             else:
                 node = self.placeholder(number)
-            self._graph.trail.fill(number, "node", node)
+            self._state.trail.fill(number, "node", node)
             if number.cls is float:
                 self._floats[node] = number
         assert number.node is not None
@@ -337,15 +313,15 @@ class Shapes:
 
     def _keep_small(self, number: DeferredNumber) -> None:
         """Guard that what is computed of ints from outside fits 64 bits in compiled code: where it doesn't, the arithmetic of guards fails too."""
-        if number.cls is int and self._graph.demands.lifts_symbols and number.sym is not None:
+        if number.cls is int and self._state.demands.lifts_symbols and number.sym is not None:
             expr = number.sym.node.expr
             if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
-                self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._line())
+                self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._state.vm.user_line())
 
     def fits(self, number: NumberObject) -> bool:
         """Whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""
         parts = number.operands if type(number) is DeferredNumber else ()
-        return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._graph.demands.lifts_symbols
+        return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._state.demands.lifts_symbols
 
     def rest_on_floats(self, args: Iterable[Any]) -> bool:
         """Make the symbolic floats among a node's arguments known; whether there were any."""
@@ -353,16 +329,24 @@ class Shapes:
         fx.node.map_arg(tuple(args), nodes.append)
         found = [self._floats[node] for node in nodes if node in self._floats]
         for number in found:
-            self._graph.know(number)
+            number.constant(self._state.vm)
         return bool(found)
 
     def placeholder(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbol, which the graph takes as an int."""
         if number.node is None:
-            node = self._graph.number_input(number)
-            self._graph.trail.fill(number, "node", node)
+            node = self._input(number)
+            self._state.trail.fill(number, "node", node)
         assert number.node is not None
         return number.node
+
+    def _input(self, number: NumberObject) -> fx.Node:
+        """A new placeholder for a symbolic number that is read from the call."""
+        assert number.source is not None and number.sym is not None
+        node = self._state.outermost.placeholder(identifier(number.source.describe()), number.sym)
+        self._state.known_inputs[id(number)] = GraphInput(number.source, node, number, number.value)
+        self._state.trail.learned(self._state, self._state.known_inputs.pop, id(number))
+        return node
 
     def lift(self, fakes: Iterable[torch.Tensor]) -> set[fx.Node]:
         """The inputs of the symbols in the sizes, strides and offsets of these fakes: AOTAutograd's caches need them to tell calls apart."""

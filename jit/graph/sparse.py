@@ -8,20 +8,19 @@ coalesced), and their number only if the program asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from framejit import breaks
 from framejit.graph.parts import PartsContext
+from framejit.graph.running import RunningTrace
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import SparsePart
 from framejit.guards.tensor_spec import tensor_spec
-from framejit.objects.vm import Stopping
 
 BASE = torch._C.TensorBase
 ROWS = (BASE.crow_indices, BASE.col_indices, BASE.values)
@@ -40,25 +39,6 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     """Whether a tensor has its data in tensors of indices and values."""
     with torch._C.DisableTorchFunction():
         return tensor.layout in PARTS
-
-
-PRODUCTS = frozenset({"mm", "matmul", "__matmul__", "_sparse_mm", "addmm", "bmm"})
-"""Operators whose sparse factor any backend leaves to torch's kernels, if it comes first and the other one is a matrix, or matrices."""
-
-
-def refuse_sparse(vm: Stopping, name: str, operands: Sequence[torch.Tensor]) -> None:
-    """Stop the trace at an operator on sparse tensors that the backend would compile as if they were dense."""
-    if any(map(is_sparse, operands)):
-        *others, first, second = operands if len(operands) > 1 else (*operands, *operands)
-        if name not in PRODUCTS or second.dim() < 2 or not is_sparse(first) or any(map(is_sparse, (*others, second))):
-            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a sparse tensor, which the backend can't compile"))
-
-
-class GuardedTrace(Protocol):
-    """The trace, which rests on guards."""
-
-    def guard(self, kind: Any, source: Source, *payload: Any) -> None:
-        """Put a guard down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +64,7 @@ def parts_of_sparse(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
             yield method(tensor).data
 
 
-def rest_on_form(vm: GuardedTrace, source: Source, tensor: torch.Tensor, context: SparseContext) -> None:
+def rest_on_form(vm: RunningTrace, source: Source, tensor: torch.Tensor, context: SparseContext) -> None:
     """Guard how the elements of a sparse tensor from outside lie, but not how many there are."""
     if tensor.layout is torch.sparse_coo:
         vm.guard(Equals, source.child(SparsePart, BASE.is_coalesced), tensor.is_coalesced())

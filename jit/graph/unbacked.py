@@ -10,9 +10,9 @@ remaining nodes say something.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import sympy
 import torch
@@ -20,7 +20,6 @@ from torch import SymBool, SymFloat, SymInt, fx
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     PendingUnbackedSymbolNotFound,
-    ShapeEnv,
     compute_unbacked_bindings,
     free_unbacked_symbols,
     statically_known_false,
@@ -30,25 +29,20 @@ from torch.utils import _pytree as pytree
 
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
+from framejit.graph.check_order import ASSERT
 from framejit.graph.drawn_bounds import draw_of_number
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
 from framejit.graph.fakes import storages
 from framejit.graph.packed import PACKED_MEMO
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numberobject import NumberObject
-from framejit.objects.object import VM, Object
 from framejit.objects.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 
 if TYPE_CHECKING:
     from types import CodeType
 
-    from framejit.errors import UserFrame
-    from framejit.graph.body import Body
-    from framejit.graph.fakes import Fakes
-    from framejit.objects.tensorobject import TensorObject
-    from framejit.objects.vm import KnownDataView
+    from framejit.graph.trace_state import TraceState
 
-ASSERT = torch.ops.aten._assert_scalar.default
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 FLOAT_OPERATORS = frozenset({
@@ -74,85 +68,16 @@ MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", 
 """Where fakes remember the numbers that they have given. They forget them by their version, which `x.data` doesn't share with `x`."""
 
 
-class TraceOfGraph(VM, Protocol):
-    """The part of the trace that this file needs."""
-
-    def user_stack(self) -> list[UserFrame]:
-        """The frames of the traced program, outermost first."""
-
-
-class DataOfCall(Protocol):
-    """The part of the trace's knowledge about its inputs' data that this file needs."""
-
-    def note(self, node: fx.Node) -> None:
-        """A node has been made that gives a number out of a tensor."""
-
-    def truth(self, condition: UnbackedNumber) -> bool | None:
-        """Whether a bool that depends on data is true; None where that isn't known when the call begins."""
-
-    def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of a tensor is true; None where its data isn't that of an input, or a comparison of such."""
-
-
-class GraphOfNumbers(Protocol):
-    """The part of the graph that this file needs."""
-
-    fakes: Fakes
-
-    @property
-    def call_data(self) -> DataOfCall:
-        """What the trace knows of the data of its inputs."""
-
-    @property
-    def vm(self) -> TraceOfGraph:
-        """The running trace."""
-
-    def input_fakes(self) -> list[torch.Tensor]:
-        """The fakes of all inputs."""
-
-    def effect_node(self, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
-        """A node that stays for what it does, which is not run here."""
-
-    def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
-        """The instruction of the program that has made a node."""
-
-    @property
-    def is_one_autograd_node(self) -> bool:
-        """Whether AOTAutograd makes what runs of the graph."""
-
-    @property
-    def body(self) -> Body:
-        """The innermost graph."""
-
-    @property
-    def known(self) -> KnownDataView:
-        """The data that is known."""
-
-    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
-        """The Object of a fake that the trace knows."""
-
-    def size(self, obj: TensorObject, dim: int) -> Object:
-        """A size of a tensor as a number of the program's."""
-
-    def in_graph_of(self, nodes: Sequence[fx.Node]) -> AbstractContextManager[None]:
-        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
-
-    def is_inner(self) -> bool:
-        """Whether the innermost graph is another than the outermost."""
-
-    def has_changed_outside(self) -> bool:
-        """Whether something outside the graph is another by now, when the graph runs."""
-
-
 class Unbacked:
     """The unbacked symbols of one trace. `enabled`: whether there may be any."""
 
-    def __init__(self, graph: GraphOfNumbers, env: ShapeEnv, enabled: bool) -> None:
-        self.enabled = enabled
+    def __init__(self, state: TraceState) -> None:
+        self.enabled = state.demands.takes_unbacked
         self.present = False
         """Whether the trace has ever had an unbacked symbol."""
-        self._graph = graph
-        self._env = env
+        self._state = state
+        self._env = state.fakes.shape_env
+        state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
         self._told: dict[sympy.Basic, tuple[str, int]] = {}
@@ -164,11 +89,11 @@ class Unbacked:
 
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
-        return self.enabled and self._graph.body.takes_numbers
+        return self.enabled and self._state.body.takes_numbers
 
     def beside(self, number: Datum) -> AbstractContextManager[None]:
         """Operators go into the graph that has the node which gives a number."""
-        return self._graph.in_graph_of([number.node])
+        return self._state.in_graph_of([number.node])
 
     def note_input(self, told: str, fake: torch.Tensor) -> None:
         """An input has become a fake, which may have sizes of which nothing is known (`mark_unbacked`). No node gives them: the input has them."""
@@ -186,11 +111,11 @@ class Unbacked:
         self._given = [number.node.expr for number in numbers_in(args) if type(number) is SymInt]
         if not self.present:
             return
-        if self._graph.is_inner():
+        if self._state.is_inner():
             used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
-            if not used <= self._graph.body.numbers():
-                self._graph.vm.unsupported(breaks.DataDependent(name))
-        if self._graph.is_one_autograd_node:
+            if not used <= self._state.body.numbers():
+                self._state.vm.unsupported(breaks.DataDependent(name))
+        if self._state.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
                 if name in POWERS or name == "setitem" or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
@@ -209,16 +134,16 @@ class Unbacked:
             self._need(sympy.Eq(size.node.expr, 1))
         if name in TELL_LAYOUT:
             self._need(size.node.expr)
-        if self._graph.is_one_autograd_node and name in NEED_ELEMENTS and not statically_known_true(size > 0):
+        if self._state.is_one_autograd_node and name in NEED_ELEMENTS and not statically_known_true(size > 0):
             self._need(size.node.expr > 0)
-        if self._graph.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
+        if self._state.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
             self._need(size.node.expr)
 
     def failed(self, error: Exception, name: str, args: Any, target: Any) -> breaks.Break:
         """The break reason after an operator has raised an error on fakes."""
         self._env.pending_fresh_unbacked_symbols.clear()
         if self.present:
-            self._graph.fakes.changes_with_undoing()
+            self._state.fakes.changes_with_undoing()
         if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._told.keys():
             return self.reason(error.cond)
         if self.present and any(map(is_unbacked, numbers_in(args))):
@@ -235,24 +160,24 @@ class Unbacked:
         if BY_VERSIONS in first_line(error):  # it speaks of what the backward pass needs, and not of what the operator was given
             return False
         given = [value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
-        return storages(given).isdisjoint(storages(self._graph.input_fakes()))
+        return storages(given).isdisjoint(storages(self._state.input_fakes()))
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check an operator after it has run. Returns the symbols that its result binds, for the node's metadata."""
         if not self.present and not self._env.pending_fresh_unbacked_symbols:
             return None
         if changes:
-            for fake in self._graph.fakes.sharing_memory(fakes):
+            for fake in self._state.fakes.sharing_memory(fakes):
                 for memo in MEMOS:
                     setattr(fake, memo, None)
-        self.present = self._graph.fakes.symbolic = True
-        self._graph.fakes.changes_with_undoing()
+        self.present = self._state.fakes.symbolic = True
+        self._state.fakes.changes_with_undoing()
         try:
             bindings: dict[Any, Any] | None = compute_unbacked_bindings(self._env, result)
         except PendingUnbackedSymbolNotFound:
-            self._graph.vm.unsupported(breaks.DataDependent(name))
-        if bindings and self._graph.is_inner() and not (self._graph.body.takes_numbers and type(result) in CLASSES):
-            self._graph.vm.unsupported(breaks.DataDependent(name))
+            self._state.vm.unsupported(breaks.DataDependent(name))
+        if bindings and self._state.is_inner() and not (self._state.body.takes_numbers and type(result) in CLASSES):
+            self._state.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
                 if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
@@ -292,13 +217,12 @@ class Unbacked:
         """The Object of a number that a node computes."""
         made = Datum(CLASSES[type(sym)], node, *self._place())
         self._numbers[sym.node.expr] = made
-        self._graph.call_data.note(node)
-        self._graph.vm.trail.learned(self, self._numbers.pop, sym.node.expr)
+        self._state.vm.trail.learned(self, self._numbers.pop, sym.node.expr)
         return made
 
     def value(self, number: UnbackedNumber) -> Any:
         """The value of a number that follows from the checks in the graph; None if it doesn't follow."""
-        sym = number.sym(self._graph.vm)
+        sym = number.sym(self._state.vm)
         if type(sym) not in CLASSES:
             return sym
         expr = sym.node.expr
@@ -306,17 +230,9 @@ class Unbacked:
             return True if statically_known_true(sym) else False if statically_known_false(sym) else None
         return int(expr) if expr.is_Integer else None
 
-    def outcome(self, condition: UnbackedNumber) -> bool | None:
-        """What a bool is by the data that inputs have when the call begins, which is guarded; None where that doesn't say it."""
-        return self._graph.call_data.truth(condition)
-
-    def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of the tensor that a node gives is true, by such data; None where that doesn't say it."""
-        return self._graph.call_data.truth_of_tensor(tensor)
-
     def least(self, number: UnbackedNumber) -> int | None:
         """A lower bound of an int; None if it isn't known."""
-        sym = number.sym(self._graph.vm)
+        sym = number.sym(self._state.vm)
         bound = self._env.bound_sympy(sym.node.expr).lower if type(sym) is SymInt else None
         return int(bound) if bound is not None and bound.is_Integer else None
 
@@ -324,26 +240,26 @@ class Unbacked:
 
     def may_check(self) -> bool:
         """Whether the graph can contain a check here that may fail."""
-        return self.may_begin() and not self._graph.is_inner() and not self._graph.has_changed_outside()
+        return self.may_begin() and not self._state.is_inner() and not self._state.has_changed_outside()
 
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
         """Make the graph check a condition, on which the trace may depend then. Returns False if the check can't be in the graph. If the check fails, the call
         runs uncompiled, so the graph's own error isn't seen. `is_sure`: the condition always holds.
         """
-        vm = self._graph.vm
+        vm = self._state.vm
         condition = sharper(vm, condition)
         sym = condition.sym(vm)
-        if self._graph.is_inner() or type(sym) is not SymBool or (not is_sure and self._graph.has_changed_outside()):
+        if self._state.is_inner() or type(sym) is not SymBool or (not is_sure and self._state.has_changed_outside()):
             return False
         place = vm.place()
         node = condition.in_graph(vm)
-        self._graph.fakes.changes_with_undoing()
+        self._state.fakes.changes_with_undoing()
         try:
-            with self._graph.fakes.running():
+            with self._state.fakes.running():
                 ASSERT(node.meta["example_value"], CHECK_FAILED)
         except Exception as error:
             vm.unsupported(meaning_of(error, "torch._check"))
-        made = self._graph.effect_node(ASSERT, (node, CHECK_FAILED))
+        made = self._state.effect_node(ASSERT, (node, CHECK_FAILED))
         if is_sure:
             return True
         self.checked[made] = place, self._asks(condition)
@@ -355,8 +271,8 @@ class Unbacked:
         found = False
         for symbol in sorted(symbols & self._told.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
-            value = None if number is None else self._graph.known.number(number)
-            if type(value) is int and not self._graph.is_inner():
+            value = None if number is None else self._state.vm.graph.known.number(number)
+            if type(value) is int and not self._state.is_inner():
                 assert number is not None
                 found = self.checks(Computed(bool, "==", (number, NumberObject(value))), is_sure=True) or found
         return found
@@ -375,9 +291,9 @@ class Unbacked:
         """The size of an operator's result that a symbol stands for; None if it stands for something else."""
         for node in self._made_by:
             path = node.meta.get("unbacked_bindings", {}).get(symbol, ())
-            obj = self._graph.object_of(node.meta["example_value"]) if len(path) == 2 and str(path[0]) == ".size()" else None
+            obj = self._state.object_of(node.meta["example_value"]) if len(path) == 2 and str(path[0]) == ".size()" else None
             if obj is not None:
-                number = self._graph.size(obj, path[1].idx)
+                number = self._state.vm.graph.size(obj, path[1].idx)
                 return number if isinstance(number, Datum) else None
         return None
 
@@ -391,10 +307,10 @@ class Unbacked:
         """Break the trace for a number: here, or where the number is drawn."""
         draw = draw_of_number(number.node) if isinstance(number, Datum) else None
         if draw is not None:
-            place = self._graph.instruction_of(draw)
+            place = self._state.instruction_of(draw)
             assert place is not None
-            self._graph.vm.restart(place, breaks.Random(f"`{number.told}`, of which `{self._place()[0]}` needs the value"))
-        self._graph.vm.unsupported(reason)
+            self._state.vm.restart(place, breaks.Random(f"`{number.told}`, of which `{self._place()[0]}` needs the value"))
+        self._state.vm.unsupported(reason)
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
         is_a_condition = number.cls is bool and number.leaf().cls is not float
@@ -410,11 +326,11 @@ class Unbacked:
         reason = self.reason(condition)
         for number in [self._numbers[symbol] for symbol in condition.free_symbols & self._numbers.keys()]:
             self._stop(reason, number)
-        self._graph.vm.unsupported(reason)
+        self._state.vm.unsupported(reason)
 
     def _place(self) -> tuple[str, int]:
         """The expression at which the program is, and its line."""
-        frame = self._graph.vm.user_stack()[-1]
+        frame = self._state.vm.user_stack()[-1]
         return frame.expression or "...", frame.lineno
 
     def reason(self, condition: sympy.Basic) -> breaks.Break:

@@ -16,7 +16,9 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.inner import InnerGraph
 from framejit.graph.on_fakes import STAND_INS
+from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.prune import has_effect
+from framejit.graph.trace_state import TraceState
 from framejit.modules.backward_code import BackwardCode, SideEffects, trace_backward, with_gradients_off
 from framejit.modules.backward_hooks import looks_like
 from framejit.modules.torch_autograd_settings import AUTOGRAD, HOOKS_FORBIDDEN, are_hooks_set_outside
@@ -173,3 +175,10 @@ def disable_hooks(vm: TorchVM, error_message: Object) -> Object:
 def enable_hooks(vm: TorchVM) -> Object:
     vm.graph.modes.switches.write(vm.guards, HOOKS_FORBIDDEN, None)
     return vm.const(None)
+
+
+@rule(Phase.NODE)
+def check_hooks(state: TraceState, operation: OperatorCall) -> None:
+    """Check an operator that may have saved tensors with hooks of the program's."""
+    if state.modes.current.hooks is not None:
+        state.modes.current.hooks.check(operation.target)

@@ -14,7 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.fakes import storages
+from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.sparse import BASE, PARTS, is_sparse
+from framejit.graph.trace_state import TraceState
+from framejit.graph.values import tensors_of
 from framejit.guards.source import MISSING
 from framejit.guards.tensor_source import SparsePart
 from framejit.objects.object import VM, Object
@@ -25,6 +29,8 @@ from framejit.torch_classes import is_plain
 
 UNDERSCORED = {"indices": BASE._indices, "values": BASE._values}
 """Methods of coalesced tensors in coordinates, and those that give the same tensors without asking whether it is one."""
+PRODUCTS = frozenset({"mm", "matmul", "__matmul__", "_sparse_mm", "addmm", "bmm"})
+"""Operators whose sparse factor any backend leaves to torch's kernels, if it comes first and the other one is a matrix, or matrices."""
 
 
 def part_of(vm: TorchVM, tensor: TensorObject, name: str) -> TensorObject | None:
@@ -93,3 +99,30 @@ def coalesce(vm: TorchVM, tensor: TensorObject) -> Object:
 def coalesced(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor.coalesce()`, which on fakes is never the tensor itself (runs in graphs)."""
     return tensor.clone() if isinstance(tensor, FakeTensor) else tensor.coalesce()
+
+
+@rule(Phase.REFUSE)
+def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at an operator on sparse tensors that the backend would compile as if they were dense."""
+    operands, name = operation.fakes, operation.name
+    if not state.demands.takes_sparse and any(map(is_sparse, operands)):
+        *others, first, second = operands if len(operands) > 1 else (*operands, *operands)
+        if name not in PRODUCTS or second.dim() < 2 or not is_sparse(first) or any(map(is_sparse, (*others, second))):
+            state.vm.unsupported(breaks.UnsupportedOperation(f"{name} of a sparse tensor, which the backend can't compile"))
+
+
+@rule(Phase.CHECK)
+def refuse_sparse_result(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at an operator that makes a sparse tensor, if the backend can't compile that."""
+    if not state.demands.makes_sparse and any(map(is_sparse, tensors_of(operation.result))):
+        what = f"{operation.name}, which gives a sparse tensor, with which the backend can't compile the graph"
+        state.vm.unsupported(breaks.UnsupportedOperation(what))
+
+
+@rule(Phase.CHECK_CHANGE)
+def refuse_changed_sparse(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at an operator that changes a sparse tensor, or one of those in which a sparse tensor from outside has its data."""
+    changed = operation.changed()
+    parts = [described.node.meta["example_value"] for described in state.known_inputs.values() if isinstance(described.source, SparsePart)]
+    if any(map(is_sparse, changed)) or (parts and not storages(parts).isdisjoint(storages(changed))):
+        state.vm.unsupported(breaks.UnsupportedOperation(f"{operation.name}, which changes a sparse tensor"))

@@ -397,7 +397,7 @@ def scalar_method(name: str) -> Model:
             found = None if args or name == "__bool__" else number_out_of(vm, self, name)
             if found is not None:
                 return found
-            truth = vm.graph.unbacked.truth_of_tensor(self.node) if name == "__bool__" else None
+            truth = vm.graph.known.truth_of_tensor(self.node) if name == "__bool__" else None
             if truth is not None:
                 return vm.const(truth)
             known = MISSING if args else vm.graph.known.of(self.node)

@@ -107,7 +107,7 @@ class UnbackedNumber(UnbackedValue):
 
     def truth(self, vm: VM) -> bool:
         condition = self.truth_value()
-        known = vm.graph.unbacked.outcome(condition) if vm.graph.unbacked.value(condition) is None else None
+        known = vm.graph.known.outcome(condition) if vm.graph.unbacked.value(condition) is None else None
         return bool(condition.constant(vm)) if known is None else known
 
     def check_truth(self, vm: VM, expected: bool) -> bool:

@@ -124,12 +124,6 @@ class UnbackedView(Protocol):
     def value(self, number: Any) -> Any:
         """What a number must be, by what the graph checks; None where that isn't said."""
 
-    def outcome(self, condition: Any) -> bool | None:
-        """What a bool is by the data that inputs have when the call begins, which is guarded; None where that doesn't say it."""
-
-    def truth_of_tensor(self, tensor: Any) -> bool | None:
-        """Whether the one element of the tensor that a node gives is true, by such data; None where that doesn't say it."""
-
     def least(self, number: Any) -> int | None:
         """The least that an int can be; None where there is no saying."""
 
@@ -148,6 +142,12 @@ class KnownDataView(Protocol):
 
     def number(self, number: Any) -> Any:
         """A number out of such data. MISSING where it isn't known."""
+
+    def outcome(self, condition: Any) -> bool | None:
+        """What a bool is by the data that inputs have when the call begins, which is guarded; None where that doesn't say it."""
+
+    def truth_of_tensor(self, tensor: Any) -> bool | None:
+        """Whether the one element of the tensor that a node gives is true, by such data; None where that doesn't say it."""
 
 
 class FunctionModesView(Protocol[Obj_co]):

@@ -36,7 +36,7 @@ from framejit.backends.request import (
     StorageOverlapGuard,
 )
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, UnknownMode, UnknownOption, UnsupportedTorch
-from framejit.graph.state import Modes
+from framejit.graph.global_modes import Modes
 from framejit.graph.torch_sources import ConstantOf, InputSource, SizeOf, from_torch, to_torch
 
 ALL = ["eager", "aot_eager", "inductor"]

@@ -13,7 +13,7 @@ from torch import fx
 from framejit import breaks
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.finished import GraphResult
-from framejit.graph.state import Modes
+from framejit.graph.global_modes import Modes
 from framejit.guards.kinds import Guard, TensorMatch
 from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Item, Pinned, Root

@@ -24,7 +24,7 @@ from framejit.effects import Effects, Logged
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body
 from framejit.graph.builder import GraphBuilder
-from framejit.graph.state import GlobalModes, Scope
+from framejit.graph.global_modes import GlobalModes, Scope
 from framejit.graph.wrappers import Wrappers
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import LazyObject, Object

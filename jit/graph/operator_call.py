@@ -1,0 +1,112 @@
+"""`OperatorCall`, one call of an operator on its way into the graph, and the registry of the rules that subjects have for operations.
+
+A subject (sparse tensors, hooks on saved tensors, ...) says what it has to say about operators by a rule, in its own file:
+
+    @rule(Phase.REFUSE)
+    def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
+        if ...:
+            state.vm.unsupported(breaks.UnsupportedOperation(...))
+
+The builder runs all rules of a phase, in the order of their qualified names, and knows none of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from framejit.graph.fake import version_of
+
+if TYPE_CHECKING:
+    from framejit.graph.trace_state import TraceState
+
+
+@dataclass(slots=True)
+class OperatorCall:
+    """One call of an operator. Rules may replace `op` and `target` in the phase REPLACE, and `kwargs` in the phase CHECK.
+
+    Attributes:
+        op, target: of the node, as in torch.fx.
+        name: the name of the operator, for break reasons.
+        args, kwargs: the arguments of the node.
+        fake_args, fake_kwargs: the same with fakes in the place of nodes.
+        fakes: the tensors among these.
+        is_fixed: whether other code looks for the node by its target, which no rule may replace then.
+        versions: the versions of these before the operator has run.
+        changes: whether the operator changes one of them, or something else: the node stays, be its result used or not.
+        result: its result on fakes.
+        bindings: the symbols that its result binds, which depend on data.
+        has_forgotten: whether the data of small constants among `fakes`, which the trace knew, isn't known any more.
+        node: its node; None until the phase NODE.
+        notes: what a rule remembers for a later phase, by any key that is its own.
+    """
+
+    op: str
+    target: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    fake_args: tuple[Any, ...]
+    fake_kwargs: dict[str, Any]
+    fakes: list[torch.Tensor]
+    is_fixed: bool = False
+    versions: list[int] = field(default_factory=list)
+    changes: bool = False
+    result: Any = None
+    bindings: dict[Any, Any] | None = None
+    has_forgotten: bool = False
+    node: fx.Node | None = None
+    notes: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def inner_graphs(self) -> list[fx.GraphModule]:
+        """The finished inner graphs among its arguments, which it runs."""
+        return [arg for given in self.fake_args for arg in (given if isinstance(given, tuple) else (given,)) if isinstance(arg, fx.GraphModule)]
+
+    def changed(self) -> list[torch.Tensor]:
+        """The fakes that the operator may have changed: the first of its arguments, and those that have another version."""
+        return [fake for index, fake in enumerate(self.fakes) if index == 0 or version_of(fake) != self.versions[index]]
+
+
+class Phase(enum.IntEnum):
+    """When rules run, in this order. The operator runs on fakes between REMEMBER and CHECK."""
+
+    REPLACE = 0
+    """Another operator takes the place of this one."""
+    REFUSE = 1
+    """Rules stop the trace at operators that can't be in the graph."""
+    REMEMBER = 2
+    """Rules note what they compare in a later phase."""
+    CHECK = 3
+    """Rules check the result."""
+    CHECK_CHANGE = 4
+    """Rules check the changes; only for operators that change something."""
+    NODE = 5
+    """The operator has a node."""
+
+
+Rule = Callable[["TraceState", OperatorCall], None]
+RULES: dict[Phase, list[Rule]] = {phase: [] for phase in Phase}
+
+
+def rule(phase: Phase) -> Callable[[Rule], Rule]:
+    """Register a function to be called with each operation in this phase."""
+
+    def register(function: Rule) -> Rule:
+        known = RULES[phase]
+        known.append(function)
+        known.sort(key=lambda one: (one.__module__, one.__qualname__))  # not by the order in which files are imported
+        return function
+
+    return register
+
+
+def run_rules(phase: Phase, state: TraceState, operation: OperatorCall) -> None:
+    """Run the rules of a phase."""
+    for known in RULES[phase]:
+        known(state, operation)

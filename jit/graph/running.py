@@ -1,0 +1,50 @@
+"""`RunningTrace`, the protocol of the running trace as the parts of its graph see it: they need more of it than Objects do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from framejit.objects.object import VM, Object
+
+if TYPE_CHECKING:
+    from framejit.errors import UserFrame
+    from framejit.graph.metadata import UserPlace
+    from framejit.guards.kinds import Guard
+    from framejit.guards.source import Call, UserLine
+
+T = TypeVar("T")
+
+
+class RunningTrace(VM, Protocol):
+    """The running trace."""
+
+    call: Call
+    """The call that is traced."""
+
+    def met(self, value: object) -> Object | None:
+        """The Object of a mutable value from outside, if the trace has met it."""
+
+    def user_stack(self) -> list[UserFrame]:
+        """The frames of the traced program, outermost first."""
+
+    def user_places(self) -> tuple[UserPlace, ...]:
+        """The places of these frames."""
+
+    def user_line(self) -> UserLine | None:
+        """The line of the program that is being traced."""
+
+    def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
+        """The result of `run`, and the values from outside that it has read, including those that were read before."""
+
+    def rest_on(self, guard: Guard) -> None:
+        """Add a guard that was made elsewhere."""
+
+    def is_handling(self) -> bool:
+        """Whether the program is handling an exception that was raised in the trace."""
+
+    def is_in_loop(self) -> bool:
+        """Whether a loop of the program may run the current instruction again in the same trace."""
+
+    def note_handlers(self) -> bool:
+        """Note that an operation enters the graph at this instruction. Returns whether the program has a handler for what the operation raises."""
