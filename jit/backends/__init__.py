@@ -1,6 +1,6 @@
-"""Backends: from a captured graph to a callable. They see FX graphs and plain data only, never frames.
+"""Backends, which turn a captured graph into a callable. They see only FX graphs and plain data, never frames.
 
-`framejit.backends.compile.compile_graph` is the stage itself; it is not imported here, so that looking a backend up stays cheap.
+`framejit.backends.compile.compile_graph` is the stage itself; it is not imported here, so that looking up a backend stays cheap.
 """
 
 from framejit.backends.registry import Backend, list_backends, lookup, register_backend

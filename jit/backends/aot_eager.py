@@ -19,14 +19,14 @@ from framejit.backends.registry import Backend
 from framejit.graph.demands import OF_OTHERS
 
 if effects._get_effect(torch.ops.aten._linalg_check_errors.default) is None:
-    # torch before 2.13 leaves the checks of factorisations out of AOTAutograd's graphs: those that fail would give zeros.
+    # torch before 2.13 leaves the checks of factorisations out of AOTAutograd's graphs: factorisations that fail would give zeros.
     effects._register_effectful_op("aten::_linalg_check_errors", effects._EffectType.ORDERED)
 
 
 def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The graph goes through the steps that Inductor takes before it generates code, and then runs as it is: its numbers are those of "eager".
+    """Take the graph through the same steps as Inductor before it generates code, and run the result as it is: its numbers are those of "eager".
 
-    Where Inductor is wrong and this is right, Inductor's code is to blame.
+    If Inductor's result is wrong and this one's is right, Inductor's code is to blame.
     """
     return aot_module_simplified(
         gm,

@@ -1,4 +1,4 @@
-"""Calling conventions: boxed callables, which take one list and may empty it, so that inputs die as early as in eager code."""
+"""Calling conventions: boxed callables, which take one list and may empty it, so that inputs are freed as early as in eager code."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ MODE_SWITCHES = frozenset(
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
-    """The graph's generated code in boxed form; `gm` itself is changed to it."""
+    """The graph's generated code in boxed form; `gm` itself is changed to that form."""
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
-    _LazyGraphModule.force_recompile(gm)  # one that generates its code late would do so through a slower path at each call
+    _LazyGraphModule.force_recompile(gm)  # one that generates its code lazily would go through a slower path at each call
     weakref.finalize(gm, forget_source, gm.forward.__code__.co_filename)
     return gm.forward
 
 
 def forget_source(filename: str) -> None:
-    """Drop the source text of a graph that is gone: torch.fx and linecache would keep it for ever, for tracebacks."""
+    """Drop the source text of a graph that has been freed: torch.fx and linecache would keep it for ever, for tracebacks."""
     graph_module._loader.eval_cache.pop(filename, None)
     linecache.cache.pop(filename, None)
 
 
 def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], modes: Modes) -> Callable[..., Any]:
-    """`fn`, whose graph has these mode switches, made to leave the modes as they were when it raises half-way, as `with` blocks do."""
+    """`fn`, whose graph has these mode switches, made to restore the modes if it raises half-way, as `with` blocks do."""
     devices = tuple({str(node.args[0]) for node in switches if node.target is _enter_autocast})
 
     def run(*args: Any) -> Any:
@@ -70,8 +70,8 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], modes: Modes)
 
 
 class Spent(torch.autograd.Function):
-    """Gives a tensor a place in autograd's record from which there is no way back, as behind a `backward()` that has freed what it needed, or where that
-    has been changed in place since. `error`: what autograd says then."""
+    """Gives a tensor an autograd record that can't be differentiated, like that of a result whose `backward()` has freed what it needed, or for which that
+    has been changed in place since. `error`: the message that autograd then raises."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor, error: str) -> torch.Tensor:
@@ -85,7 +85,7 @@ class Spent(torch.autograd.Function):
 
 
 def spending(fn: Callable[..., Any], spent: Mapping[int, str]) -> Callable[..., Any]:
-    """`fn`, whose results of these indices require a gradient, but can't be differentiated any more, with this error."""
+    """`fn`, whose results with these indices require a gradient but can no longer be differentiated, with this error."""
     anchor = torch.empty(0, requires_grad=True)
 
     def run(*args: Any) -> Any:
@@ -99,7 +99,7 @@ def spending(fn: Callable[..., Any], spent: Mapping[int, str]) -> Callable[..., 
 
 
 def with_draws_put_back(fn: Callable[..., Any], others: Sequence[Any]) -> Callable[..., Any]:
-    """`fn`, made to leave random number generators as they were when it raises half-way: the CPU's, and `others`, which
+    """`fn`, made to restore random number generators if it raises half-way: the CPU's, and `others`, which
     have its methods `get_state` and `set_state`."""
     generators = (torch.default_generator, *others)
 
@@ -125,7 +125,7 @@ def leave_inference_modes(trace: TracebackType | None) -> None:
 
 
 def unbox(fn: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
-    """The callable that a backend returned, in boxed form where it has one, and whether it is boxed.
+    """The callable that a backend returned, in boxed form if it has one, and whether it is boxed.
 
     AOTAutograd wraps its boxed callable in a function that takes positional arguments (whose `_boxed_call` is wrong: it was copied
     by functools.wraps), and the backend may have wrapped that once more. Its innards are used only if they look as expected.
@@ -161,7 +161,7 @@ def _with_prefix(inner: Callable[[list[Any]], Any], prefix: list[Any]) -> Callab
 
 
 def dropping(fn: Callable[..., Any], boxed: bool, kept: Sequence[int]) -> Callable[[list[Any]], Any]:
-    """A boxed callable that takes all inputs and hands the `kept` ones to `fn`."""
+    """A boxed callable that takes all inputs and passes the `kept` ones to `fn`."""
 
     def call(args: list[Any]) -> Any:
         rest = [args[i] for i in kept]
@@ -172,7 +172,7 @@ def dropping(fn: Callable[..., Any], boxed: bool, kept: Sequence[int]) -> Callab
 
 
 def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, given the inputs of these indices, which are of classes with `__torch_function__`, as plain tensors."""
+    """`fn`, which gets the inputs with these indices, which are of classes with `__torch_function__`, as plain tensors."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else list(args)
@@ -184,14 +184,14 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
 
 
 def standing_for(value: Any) -> torch.Tensor:
-    """The tensor that a graph is given for what is none, or none of its own: the token of a module or tensor, the state of a generator."""
+    """The tensor that a graph gets for an object that isn't one of its tensors: the token of a module or tensor, the state of a generator."""
     if isinstance(value, torch.Tensor):
         return token_for(value)
     return token_of(value) if isinstance(value, nn.Module) else state_of(value)
 
 
 def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, given tensors for the inputs of these indices: the states of generators, and tokens of modules and tensors."""
+    """`fn`, which gets tensors for the inputs with these indices: the states of generators, and tokens of modules and tensors."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else list(args)
@@ -203,17 +203,17 @@ def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> 
 
 
 class CheckOfBackward(Protocol):
-    """What a backward pass rests on."""
+    """The conditions on which a backward pass depends."""
 
     def hold(self) -> Any:
-        """What has to live on until the backward pass."""
+        """The object that must be kept alive until the backward pass."""
 
     def check(self) -> None:
-        """Raise RuntimeError where something has changed."""
+        """Raise RuntimeError if something has changed."""
 
 
 def with_check_of_backward(fn: Callable[..., Any], boxed: bool, mutated: Sequence[int], checks: CheckOfBackward) -> Callable[..., Any]:
-    """`fn`, with a check when autograd comes to one of its results, or to an input of these indices, which it changes in place."""
+    """`fn`, with a check when autograd reaches one of its results, or an input with one of these indices, which it changes in place."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else args
@@ -233,7 +233,7 @@ def with_check_of_backward(fn: Callable[..., Any], boxed: bool, mutated: Sequenc
 
 
 def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, in which no class of tensors is asked what torch's functions mean: its operators are what is left where all have been asked."""
+    """`fn`, in which no class of tensors overrides torch's functions: its operators are what remains after all overrides have been asked."""
 
     def run(*args: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
@@ -243,7 +243,7 @@ def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_function_modes(fn: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """`fn`, which runs without the innermost `count` of torch's function modes: they have been asked while it was traced."""
+    """`fn`, which runs without the innermost `count` of torch's function modes: they were asked while it was traced."""
 
     def run(*args: Any) -> Any:
         taken = take(count)
@@ -256,9 +256,9 @@ def without_function_modes(fn: Callable[..., Any], count: int) -> Callable[..., 
 
 
 def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:
-    """`fn`, from a backend that is not ours, with a check that it returns a tuple or list of as many outputs as the graph has.
+    """`fn`, from a backend of others, with a check that it returns a tuple or list with as many outputs as the graph has.
 
-    Its attribute `_framejit_unchecked` holds `fn`, and what raises for a wrong result, for callers that check by themselves.
+    Its attribute `_framejit_unchecked` holds `fn`, and the function that raises for a wrong result, for callers that check by themselves.
     """
 
     def refuse(result: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Inputs that a graph changes in place, under AOTAutograd: the backward graph is never given one to compute from, for it would find its new data there."""
+"""Inputs that a graph changes in place, under AOTAutograd: the backward graph never computes from one directly, since it would get its new data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framejit.backends.memory import value_of, views_of
 from framejit.backends.recompute import RECOMPUTE
 
 COPY = "framejit_copy"
-"""Metadata of a node that copies an input before the graph changes it."""
+"""The metadata key that marks a node which copies an input before the graph changes it."""
 ATEN = torch.ops.aten
 Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 
@@ -21,12 +21,12 @@ Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 def partition_with_copies(
     partition: Partition, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Divides AOTAutograd's joint graph into a forward and a backward graph as `partition` does, but so that the backward graph takes no input that the
+    """Divide AOTAutograd's joint graph into a forward and a backward graph as `partition` does, but so that the backward graph takes no input that the
     forward graph changes.
 
-    torch's partitioner takes an input for a value that costs nothing to save, and has the backward graph compute again what follows from it; but by then
-    the `copy_` at the end of the forward graph has written to it. So all that is computed from such an input is computed from a copy, which may be
-    saved, but isn't made a second time. Where the backward graph doesn't ask for the copy, the forward graph goes without it.
+    torch's partitioner assumes that an input costs nothing to save, and has the backward graph recompute what follows from it; but by then
+    the `copy_` at the end of the forward graph has written to it. So everything that is computed from such an input is computed from a copy, which may be
+    saved, but isn't made a second time. If the backward graph doesn't need the copy, the forward graph does without it.
     """
     for changed in list(changed_inputs(gm.graph)):
         insert_copy(gm.graph, changed)
@@ -49,7 +49,7 @@ def changed_inputs(joint: fx.Graph) -> Iterator[fx.Node]:
 
 
 def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:
-    """Have all that is computed from an input computed from a copy of it."""
+    """Make everything that is computed from an input be computed from a copy of it."""
     first = next(node for node in joint.nodes if node.op != "placeholder")
     with joint.inserting_before(first):
         copy = joint.call_function(ATEN.clone.default, (changed,))
@@ -59,9 +59,9 @@ def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:
 
 
 def put_in_place(old: fx.Node, new: fx.Node) -> None:
-    """Have what uses one node use another, of equal data; but for the other node, for outputs, and for what writes to it.
+    """Make the users of one node use another, with equal data, except for the other node itself, outputs, and operators that write to it.
 
-    The fakes of views say in which memory they lie, by which Inductor tells what it may overwrite: so they are made again.
+    The fakes of views record in which memory they lie, which tells Inductor what it may overwrite: so they are made again.
     """
 
     def is_reading(user: fx.Node) -> bool:

@@ -1,4 +1,4 @@
-"""The stage `graph -> compiled callable`: checks the request, sets up what the backend needs, calls it, and reads off its guards."""
+"""The stage `graph -> compiled callable`: checks the request, sets up what the backend needs, calls it, and collects its guards."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from framejit.torch_classes import is_distributed
 from framejit.torch_modes import MODE_CHANGES
 
 BACKWARD_AUTOCAST = {"backward_pass_autocast": "off"} if hasattr(functorch_config, "backward_pass_autocast") else {}
-"""AOTAutograd's setting for autocast in backward passes: off, as in eager where a backward pass runs outside of it. Without it they were made under the
-autocast in which the graph begins, and computed in its dtype what the forward pass computes outside of any."""
+"""AOTAutograd's setting for autocast in backward passes: off, as in eager if a backward pass runs outside of it. Otherwise they would be compiled under the
+autocast in which the graph begins, and would use its dtype for operators that the forward pass runs outside of autocast."""
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:
@@ -103,7 +103,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
 
 
 def _take_out_inference_mode(graph: fx.Graph) -> bool:
-    """Whether all operators of the graph are inside `torch.inference_mode()`: then they no longer are, and are to be compiled and run in that mode.
+    """Whether all operators of the graph are inside `torch.inference_mode()`. If so, they no longer are, and must be compiled and run in that mode.
 
     AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters, and its results would be ordinary tensors.
     """
@@ -147,7 +147,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         inner.gm._param_name_to_source |= frozen.sources  # type: ignore[operator]
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
-        # Results that are views of an input are made again by AOTAutograd, of another tensor where it has put one in the place of inputs that overlap.
+        # AOTAutograd makes results that are views of an input again, from another tensor if it has replaced inputs that overlap.
         with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples), **BACKWARD_AUTOCAST):
             fn, boxed = unbox(_call_or_leave(inner, examples))
         guards = contexts.guards(request)
@@ -161,7 +161,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
 
 
 def _call_or_leave(request: GraphRequest, examples: list[Any]) -> Callable[..., Any]:
-    """Call a backend that may trace the backward pass too. Raises LeftToAutograd where it can't compile the graph and is not to blame for that."""
+    """Call a backend that may trace the backward pass too. Raises LeftToAutograd if it can't compile the graph and is not to blame for that."""
     try:
         return _call_backend(request.backend, request.gm, examples)
     except BackendError as error:
@@ -172,7 +172,7 @@ def _call_or_leave(request: GraphRequest, examples: list[Any]) -> Callable[..., 
 
 
 def forget_layouts() -> None:
-    """Drop what torch keeps of the layouts of distributed tensors: AOTAutograd would find device meshes there that are equal to those of the graph, and
+    """Drop torch's cached layouts of distributed tensors: AOTAutograd would find device meshes there that are equal to those of the graph, but
     that it doesn't know."""
     clear = getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)
     if clear is not None:
@@ -181,7 +181,7 @@ def forget_layouts() -> None:
 
 def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     if not backend.trusted:
-        _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before the code is there would be slow at each call
+        _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before its code exists would be slow at each call
     try:
         fn = backend.call(gm, examples, **backend.kwargs)
     except FramejitError:
@@ -196,7 +196,7 @@ def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> 
 
 
 def _check(request: GraphRequest) -> int:
-    """Check the request's contract; give the number of the graph's outputs."""
+    """Check the request's contract; return the number of the graph's outputs."""
     nodes = list(request.gm.graph.nodes)
     placeholders = [node.name for node in nodes if node.op == "placeholder"]
     names = [info.name for info in request.inputs]
@@ -211,7 +211,7 @@ def _check(request: GraphRequest) -> int:
         if info.source_name in sources:
             raise ValueError(f"inputs {sources[info.source_name]!r} and {info.name!r} have the same source {info.source_name}")
         sources[info.source_name] = info.name
-        # AOTAutograd has a path for duplicates of its own, which works under its own front end only.
+        # AOTAutograd has a path of its own for duplicates, which works only under its own front end.
         if isinstance(info.value, torch.Tensor):
             if id(info.value) in tensors:
                 raise ValueError(f"inputs {tensors[id(info.value)]!r} and {info.name!r} are the same tensor")
@@ -220,7 +220,7 @@ def _check(request: GraphRequest) -> int:
 
 
 def _forget_examples(request: GraphRequest) -> None:
-    """Drop what only compiling needs: the graph may live on, and with it would the program's classes and the fake tensors."""
+    """Drop data that only compiling needs: the graph may live on, and would keep the program's classes and the fake tensors alive."""
     for module in graph_modules(request.gm):
         for node in module.graph.nodes:
             if node.meta.pop("example_value", None) is not None and module is not request.gm:
@@ -233,7 +233,7 @@ def _forget_examples(request: GraphRequest) -> None:
 
 
 def _forget_tensors(mode: FakeTensorMode | None) -> None:
-    """Drop a mode's weak references to real tensors: `torch.utils.swap_tensors` refuses a tensor that has any."""
+    """Drop a mode's weak references to real tensors: `torch.utils.swap_tensors` rejects a tensor that has any."""
     if mode is not None:
         mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
@@ -245,7 +245,7 @@ def _trains(request: GraphRequest) -> bool:
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.Graph:
-    """A copy of the graph to print later: nodes only, which shares targets and metadata with the original and copies no tensor."""
+    """A copy of the graph to print later: only nodes, which share targets and metadata with the original, and no copies of tensors."""
     graph = fx.Graph()
     outputs = graph.graph_copy(gm.graph, {})
     graph.output(outputs)

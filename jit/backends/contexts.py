@@ -1,4 +1,4 @@
-"""What AOTAutograd and Inductor need from a front end: contexts, a fake mode of their own, example inputs, metadata on the graph."""
+"""The things that AOTAutograd and Inductor need from a front end: contexts, a separate fake mode, example inputs, metadata on the graph."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ require_torch("contexts")
 
 @dataclasses.dataclass(frozen=True)
 class Contexts:
-    """What is in force while the backend runs, and how to read off what it asked for."""
+    """The contexts in force while the backend runs, from which its guards are collected."""
 
     tracing: TracingContext
     guards_before: int
 
     def guards(self, request: GraphRequest) -> list[BackendGuard]:
-        """What the backend relied upon, to be read after it has returned."""
+        """The guards that the backend relies upon, read after it has returned."""
         index = {info.source_name: i for i, info in enumerate(request.inputs)}
         guards: list[BackendGuard] = []
         for guard in self.tracing.guards_context.aotautograd_guards:
@@ -51,7 +51,7 @@ def _indices(sources: list[Any], index: dict[str, int]) -> tuple[int, ...]:
 
 
 def share_memory(inputs: Sequence[Any]) -> bool:
-    """Whether two of the tensors, real or fake, lie in one storage."""
+    """Whether two of the tensors, real or fake, share a storage."""
     tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
     return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
@@ -61,9 +61,9 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
     """The contexts for one compilation.
 
     The fake mode is a new one on the same ShapeEnv: the trace's fakes have been through the graph's in-place operations, so they no
-    longer describe what the graph starts from. Where the trace couldn't take results out of torch's cache, this mode can't.
+    longer describe the state in which the graph starts. If the trace couldn't take results from torch's cache, this mode can't.
     It is never cleared, because a backward pass that is compiled later uses it.
-    A real example input needs a symbolic context, be it that all sizes are constants: without one AOTAutograd makes them symbolic.
+    A real example input needs a symbolic context, even if all sizes are constants: without one AOTAutograd makes them symbolic.
     """
     mode = FakeTensorMode(shape_env=request.shape_env)
     if request.fake_mode is not None:
@@ -80,7 +80,7 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
 
 
 def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
-    """Whether the tensor is given to the backend as a fake one; one with symbolic sizes must be given real, with its context, unless it is nested or sparse."""
+    """Whether the backend gets the tensor as a fake one. One with symbolic sizes must be real, with its context, unless it is nested or sparse."""
     return isinstance(info.symbolic_context, PartsContext) or (request.backend.inputs == "fake" and info.symbolic_context is None)
 
 
@@ -98,7 +98,7 @@ def _all_static(info: InputInfo) -> StatefulSymbolicContext:
 
 
 def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
-    """The backend's example inputs: SymInts as the trace knows them, tensors real or as fresh fakes of their present state."""
+    """The backend's example inputs: SymInts as the trace knows them, tensors as real ones or as fresh fakes of their present state."""
     mode = context.tracing.fake_mode
     assert mode is not None
     placeholders = request.gm.graph.find_nodes(op="placeholder")
@@ -116,9 +116,9 @@ def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
 
 
 def annotate(request: GraphRequest) -> None:
-    """Put the metadata on the graph that AOTAutograd takes from its front end.
+    """Put metadata on the graph that AOTAutograd takes from its front end.
 
-    It is all or nothing: without a piece of it, its cache is bypassed and no input counts as static.
+    It must be complete: if a part is missing, AOTAutograd's cache is bypassed and no input counts as static.
     """
     gm = request.gm
     gm.meta["dynamo_compile_id"] = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)

@@ -15,7 +15,7 @@ from framejit.graph.demands import Demands
 
 
 def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """A function, marked as AOTAutograd wants boxed callables to be."""
+    """A function, marked in AOTAutograd's way as a boxed callable."""
 
     def run(args: list[Any]) -> Any:
         return forward(args)
@@ -25,7 +25,7 @@ def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """A graph's code as a boxed function that doesn't hold the graph: that is of no use once its code is there, and much larger."""
+    """A graph's code as a boxed function that doesn't hold the graph, which is useless once its code exists, and much larger."""
     forward = boxed_forward(gm)
     holder = nn.Module()
     node_lines.remember(gm, holder)

@@ -1,4 +1,4 @@
-"""The conventions that third-party backends and torch's own libraries follow, and the names of torch's that adapters need.
+"""The conventions that third-party backends and torch's own libraries follow, and the names in torch that adapters need.
 
 Only this file, graph/torch_sources.py, modules/ecosystem.py, modules/declared.py and driver/torch_stance.py use `torch._dynamo`: its registry is where
 others register their backends, and CUDA graphs ask it which step of the program they are in.
@@ -25,7 +25,7 @@ def entry_points() -> dict[str, metadata.EntryPoint]:
 
 
 def registered_names(everything: bool = False) -> list[str]:
-    """Names registered with torch itself: by torch, or by a library that has been imported; `everything` has debugging ones too."""
+    """The names registered with torch itself: by torch, or by a library that has been imported; `everything` includes debugging backends."""
     registry = import_module("torch._dynamo.backends.registry")
     return registry.list_backends(exclude_tags=()) if everything else registry.list_backends()
 
@@ -41,15 +41,15 @@ def compile_lock() -> AbstractContextManager[Any]:
 
 
 def begin_cudagraph_step() -> None:
-    """Tell CUDA graphs that an outermost call starts, so that they may reuse the memory of the last one's outputs.
+    """Tell CUDA graphs that an outermost call starts, so that they may reuse the memory of the last call's outputs.
 
-    The pieces of a call that a graph break has split, and what native code calls in between, are in one step: one's outputs are the next one's inputs.
+    The pieces of a call that a graph break has split, and the calls by native code in between, are in one step: one's outputs are the next one's inputs.
     `cudagraph_mark_step_begin` is not for this: it ignores a backward pass that is still to come.
     """
     import_module("torch._dynamo.mutation_guard").GenerationTracker.generation += 1
 
 
-# What the adapters use of torch's internals: "module:attribute", and the parameters relied upon. These move between releases.
+# The parts of torch's internals that the adapters use: "module:attribute", and the parameters relied upon. These change between releases.
 _EAGER: dict[str, tuple[str, ...]] = {
     "torch.fx.graph:_BoxedCodeGen": (),
     "torch.fx._lazy_graph_module:_LazyGraphModule.force_recompile": ("gm",),
@@ -100,7 +100,7 @@ _checked: set[str] = set()
 
 
 def require_torch(adapter: str) -> None:
-    """Check once that the installed torch has what `adapter` needs of it. Raises UnsupportedTorch naming all that is missing."""
+    """Check once that the installed torch has what `adapter` needs. Raises UnsupportedTorch naming everything that is missing."""
     if adapter in _checked:
         return
     if missing := missing_names(_NEEDED[adapter]):

@@ -1,7 +1,7 @@
-"""Floats that differ from call to call, for backends that know floats as constants only: they go in as 0-d tensors, of which the graph takes the item.
+"""Floats that differ from call to call, for backends that know floats as constants only: the graph gets 0-d tensors, and reads their items.
 
-Arithmetic on such floats is taken out of the graph: it runs before, in Python. AOTAutograd would write it again, as sympy simplifies it, and that isn't
-what floats give: `(a + 1e20) - 1e20` is not `a`.
+Arithmetic on such floats is taken out of the graph: it runs before, in Python. AOTAutograd would rewrite it with sympy's simplifications, which don't
+hold for floats: `(a + 1e20) - 1e20` is not `a`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from framejit.graph.shape_env import TraceShapeEnv
 @dataclass(frozen=True, slots=True)
 class Floats:
     """A request without floats among its inputs. `kept`: the positions of the other inputs, which come first; `numbers`: those of the ints and floats,
-    from which `compute` gives the floats that the graph uses."""
+    from which `compute` computes the floats that the graph uses."""
 
     request: GraphRequest
     kept: tuple[int, ...]
@@ -28,7 +28,7 @@ class Floats:
     compute: Callable[..., tuple[float, ...]]
 
     def wrapped(self, fn: Callable[..., Any], boxed: bool) -> Callable[[list[Any]], Any]:
-        """`fn`, which takes the request's inputs, as a boxed callable that takes the original ones."""
+        """`fn`, which takes the inputs of this request, as a boxed callable that takes the original ones."""
         kept, numbers, compute = self.kept, self.numbers, self.compute
 
         def call(args: list[Any]) -> Any:
@@ -47,8 +47,8 @@ def as_tensor(number: float) -> torch.Tensor:
 
 
 def take_out(request: GraphRequest) -> Floats | None:
-    """Take the floats among the inputs out of `request.gm`, in place, and all that is computed from numbers only; None where there are no floats of which
-    torch knows nothing."""
+    """Take the floats among the inputs, and everything that is computed from numbers only, out of `request.gm`, in place; None if there are no floats that
+    torch doesn't know."""
     if not any(type(info.value) is float for info in request.inputs) and not any(map(is_free_float, request.gm.graph.nodes)):
         return None
     assert isinstance(request.shape_env, TraceShapeEnv)
@@ -79,7 +79,7 @@ def take_out(request: GraphRequest) -> Floats | None:
 
 
 def is_free_float(node: fx.Node) -> bool:
-    """Whether a node is arithmetic that gives a float of which torch knows nothing."""
+    """Whether a node is arithmetic whose result is a float that torch doesn't know."""
     value = node.meta.get("example_value")
     return type(value) is torch.SymFloat and node.op == "call_function" and not value.node.has_hint() and not any(map(gives_tensor, node.all_input_nodes))
 
@@ -89,7 +89,7 @@ def gives_tensor(node: fx.Node) -> bool:
 
 
 def put_in(graph: fx.Graph, node: fx.Node, name: str, value: float) -> InputInfo:
-    """Replace the node of a float by the item of a new placeholder, after those that are there."""
+    """Replace the node of a float by the item of a new placeholder, after the existing ones."""
     last = graph.find_nodes(op="placeholder")[-1]
     with graph.inserting_after(last):
         placeholder = graph.placeholder(name)

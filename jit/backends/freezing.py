@@ -1,4 +1,4 @@
-"""Freezing: makes a graph's parameters and buffers attributes of the graph module, which is where Inductor looks for constants."""
+"""Freezing: makes a graph's parameters and buffers attributes of the graph module, where Inductor looks for constants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from framejit.graph.torch_sources import InputSource
 
 @dataclass(frozen=True)
 class Frozen:
-    """A request whose parameters and buffers are attributes, with the original positions of the inputs that stay and that went."""
+    """A request whose parameters and buffers are attributes, with the original positions of the inputs that stay and of those removed."""
 
     request: GraphRequest
     kept: tuple[int, ...]
     frozen: tuple[int, ...]
     sources: dict[str, InputSource]
-    """For each new attribute, what torch's `_param_name_to_source` must say of it."""
+    """For each new attribute, its entry in torch's `_param_name_to_source`."""
 
 
 def freeze(request: GraphRequest) -> Frozen:
@@ -49,7 +49,7 @@ def freeze(request: GraphRequest) -> Frozen:
 
 
 def _placeholders_first(gm: torch.fx.GraphModule) -> None:
-    """Move the placeholders that are left before the new attributes: generated code reads arguments first."""
+    """Move the remaining placeholders before the new attributes: generated code reads arguments first."""
     first = next(iter(gm.graph.nodes))
     for node in gm.graph.find_nodes(op="placeholder"):
         if node is not first:

@@ -23,7 +23,7 @@ def records_gradients(request: GraphRequest) -> bool:
 def begin_with_gradients(request: GraphRequest) -> GraphRequest:
     """The request for a graph that begins without gradients and switches them on, as one for a graph that begins with gradients and switches them off.
 
-    So views of inputs and of intermediate results that leave the graph get a record of autograd's. Those that were made while gradients were off have none:
+    So views of inputs and of intermediate results that leave the graph get an autograd record. Those that were made while gradients were off have none:
     they require no gradient, or make a graph break (`graph/autograd_node.py`).
     """
     if request.modes.grad or not records_gradients(request):
@@ -37,7 +37,7 @@ def begin_with_gradients(request: GraphRequest) -> GraphRequest:
 
 
 def with_gradients(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, called with gradients on; the graph behind it leaves the mode as the program does."""
+    """`fn`, called with gradients on; its graph leaves the mode as the program does."""
 
     def run(*args: Any) -> Any:
         torch._C._set_grad_enabled(True)
@@ -49,8 +49,8 @@ def with_gradients(fn: Callable[..., Any]) -> Callable[..., Any]:
 def detach_views(gm: fx.GraphModule) -> None:
     """Detach views that were made while gradients were off and require none.
 
-    A view of a leaf that is itself a view (`torch.arange(6.0).view(2, 3).requires_grad_()`) is such a one. AOTAutograd doesn't see that the leaf is a view,
-    and would have the view of it require a gradient.
+    A view of a leaf that is itself a view (`torch.arange(6.0).view(2, 3).requires_grad_()`) is an example. AOTAutograd doesn't see that the leaf is a view,
+    and would make its view require a gradient.
     """
     for node in list(gm.graph.nodes):
         fake = node.meta.get("example_value")

@@ -1,4 +1,4 @@
-"""The backend `inductor`: torch's `compile_fx`, and the checking of its modes and options."""
+"""The backend `inductor`: torch's `compile_fx`, and checks of its modes and options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from framejit.graph.inner import nodes_inside
 from framejit.warning_filters import version_kept
 
 OWN_TAG = "framejit "
-"""What the keys of Inductor's caches begin with."""
+"""The prefix of the keys of Inductor's caches."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether `value` is of the annotated type `kind`, as far as can be told without looking inside containers."""
+    """Whether `value` is of the annotated type `kind`, as far as this is visible without looking inside containers."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, part) for part in typing.get_args(kind))
@@ -97,13 +97,13 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_patches: Mapping[str, Any] | None = None) -> Any:
-    """torch's `compile_fx`, on graphs without what it compiles to a wrong result.
+    """torch's `compile_fx`, on graphs without the parts that it compiles to a wrong result.
 
-    AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
-    depends on that. So graphs with such inputs are compiled without it. Nor does any of its caches tell where inputs begin in their storages (see
-    `offsets_in`), or what the fake implementations of custom operators say (see `promises_in`).
+    AOTAutograd's cache doesn't distinguish how inputs overlap that share memory (torch 2.13), although the code for a graph that changes one of them
+    depends on that. So graphs with such inputs are compiled without the cache. Nor does any of its caches record where inputs begin in their storages (see
+    `offsets_in`), or the results of the fake implementations of custom operators (see `promises_in`).
 
-    Runs under the lock under which torch compiles backward passes, when the first one comes: two threads are never in Inductor at once. That lock is taken
+    Runs under the lock under which torch compiles backward passes when they are first needed: two threads are never in Inductor at once. That lock is taken
     after framejit's own (`one_at_a_time.py`), and never before it.
     """
     patches = dict(config_patches or {})
@@ -117,15 +117,15 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
 
 
 def offsets_in(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
-    """Where the inputs of a graph begin in their storages, if what it computes depends on that: if it has views with offsets that count from there."""
+    """The offsets of a graph's inputs in their storages, if its results depend on them: if it has views with offsets that count from there."""
     if not any(map(has_offset, nodes_inside(gm))):
         return ""
     return f"offsets {[value.storage_offset() for value in inputs if isinstance(value, torch.Tensor) and value.layout is torch.strided]} "
 
 
 def promises_in(gm: fx.GraphModule) -> str:
-    """What the program's own operators return in a graph, as their fake implementations say. Inductor's code checks that, and the keys of its caches are the
-    same after a fake implementation has been corrected (torch 2.13)."""
+    """The results of the program's own operators in a graph, according to their fake implementations. Inductor's code checks them, but the keys of its caches
+    stay the same after a fake implementation has been corrected (torch 2.13)."""
     calls = [node for node in nodes_inside(gm) if isinstance(node.target, OpOverload) and is_of_others(node.target)]
     leaves = [(node.target, tree_leaves(node.meta.get("example_value"))) for node in calls]
     promised = [f"{operator}: {[promise(leaf) for leaf in found]}" for operator, found in leaves]
@@ -133,7 +133,7 @@ def promises_in(gm: fx.GraphModule) -> str:
 
 
 def promise(result: Any) -> str:
-    """What is known beforehand of a result of an operator."""
+    """The facts that are known beforehand about a result of an operator."""
     if not isinstance(result, torch.Tensor):
         return type(result).__name__
     strides = result.stride() if result.layout is torch.strided else ()
@@ -142,15 +142,15 @@ def promise(result: Any) -> str:
 
 @contextlib.contextmanager
 def as_framejit_compiles(apart: str) -> Iterator[None]:
-    """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's, and what
-    it makes for graphs with other `apart` (see `compile_inductor`) from what it makes for this one."""
+    """In force while Inductor compiles a graph, or loads it from its cache: the cache keeps code for framejit apart from torch.compile's, and
+    code for graphs with another `apart` (see `compile_inductor`) from the code for this one."""
     tag = config_of_compiler.cache_key_tag
     with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + apart + tag), together(), version_kept():
         yield
 
 
 class Partitioner(CustomPartitionerFn):
-    """Divides a joint graph as Inductor's own settings say, but so that the backward graph takes no input that the forward graph changes."""
+    """Divides a joint graph according to Inductor's own settings, but so that the backward graph takes no input that the forward graph changes."""
 
     def __init__(self, inner: CustomPartitionerFn | None) -> None:
         self.inner = inner
@@ -162,14 +162,14 @@ class Partitioner(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> Any:
-        """What tells this way to divide graphs from others, in the keys of caches, and what another version of framejit has made from this one's."""
+        """The identity, in the keys of caches, of this way to divide graphs, and of this version of framejit."""
         return get_hash_for_files((__file__, changed_inputs.__file__, memory.__file__)), self.inner.uuid() if self.inner is not None else None
 
 
 def compile_inner(
     gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, apart: str = "", **kwargs: Any
 ) -> Any:
-    """torch's `compile_fx_inner`, on a graph of ATen's operators in other words.
+    """torch's `compile_fx_inner`, on a rewritten graph of ATen operators.
 
     `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`.
     """
@@ -188,10 +188,10 @@ def compile_inner(
 
 
 def keep_saved_tensors() -> None:
-    """Have the backward pass of the graph that is being compiled leave alone what the forward pass has saved for it, so that it can run twice.
+    """Make the backward pass of the graph that is being compiled preserve the tensors that the forward pass has saved for it, so that it can run twice.
 
-    Else Inductor writes over it (torch: "donated buffers"), unless the first backward pass is told to keep it (`retain_graph=True`). If a later one is, torch
-    raises; and if the code for it comes from Inductor's cache on disk, its gradients are wrong (torch 2.13).
+    Otherwise Inductor overwrites them (torch: "donated buffers"), unless the first backward pass is told to keep them (`retain_graph=True`). If a later one is,
+    torch raises; and if the code for it comes from Inductor's cache on disk, its gradients are wrong (torch 2.13).
     """
     context = torch._guards.TracingContext.try_get()
     if context is not None and context.fw_metadata is not None:
@@ -199,10 +199,10 @@ def keep_saved_tensors() -> None:
 
 
 def without_alpha(graph: fx.Graph) -> None:
-    """Write the factors of sums as products of their own.
+    """Write the factors of sums as separate products.
 
-    From a sum with a product of matrices, `p + alpha * (a @ b)`, Inductor makes one operator (torch 2.13), and loses the factor: as in the step of SGD
-    on a weight whose gradient is such a product, and is needed no further.
+    Inductor makes one operator of a sum with a product of matrices, `p + alpha * (a @ b)`, and loses the factor (torch 2.13): as in the step of SGD
+    on a weight whose gradient is such a product that isn't needed elsewhere.
     """
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
         alpha = node.kwargs.get("alpha", 1)

@@ -1,4 +1,4 @@
-"""Graphs that are left to autograd, which records their operators as in eager: those that AOTAutograd refuses, and those whose gradients raise in eager too."""
+"""Graphs left to autograd, which records their operators as in eager: those that AOTAutograd rejects, and those whose gradients also raise in eager."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",
     "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)",
 )  # fmt: skip
-"""What AOTAutograd says where a graph changes one of two inputs in a storage that are no views of one tensor, or of which one was made without gradients
-(torch/_functorch/_aot_autograd/input_output_analysis.py); where it changes what `as_strided` has made of a view (aten/src/ATen/FunctionalStorageImpl.cpp);
-and with torch before 2.13, where a branch of torch.cond changes what it is given (torch/_higher_order_ops/cond.py), and where regions draw."""
+"""AOTAutograd's errors if a graph changes one of two inputs in a storage that aren't views of one tensor, or one of which was made without gradients
+(torch/_functorch/_aot_autograd/input_output_analysis.py); if it changes the result of `as_strided` on a view (aten/src/ATen/FunctionalStorageImpl.cpp);
+and with torch before 2.13, if a branch of torch.cond changes its arguments (torch/_higher_order_ops/cond.py), and if regions draw."""
 
 
 class LeftToAutograd(BackendError):
-    """A backend that traces the backward pass too can't compile a graph, and is not to blame: its cause is an exception of AOTAutograd's or autograd's."""
+    """A backend that traces the backward pass too can't compile a graph, and is not to blame: its cause is an exception of AOTAutograd or autograd."""
 
 
 def cause_of(error: BackendError, request: GraphRequest) -> BaseException | None:
-    """The cause of LeftToAutograd, where a backend has raised for a graph; None if the backend is to blame."""
+    """The cause of LeftToAutograd, if a backend has raised for a graph; None if the backend is to blame."""
     cause = error.__cause__
     if cause is None or any(text in str(cause) for text in REFUSED):
         return cause
@@ -35,7 +35,7 @@ def cause_of(error: BackendError, request: GraphRequest) -> BaseException | None
 
 
 def raised_by_gradients(request: GraphRequest) -> Exception | None:
-    """What autograd raises when it is asked for the gradients of a graph's results, on tensors without data; None if nothing, or if the graph itself raises."""
+    """Autograd's exception when it is asked for gradients of a graph's results, on tensors without data; None if there is none, or the graph itself raises."""
     switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
     graph = restoring(request.gm.forward, switches, request.modes)
     with request.modes.applied(), FakeTensorMode(allow_non_fake_inputs=True) as mode:  # the backend may have left others
@@ -57,7 +57,7 @@ def raised_by_gradients(request: GraphRequest) -> Exception | None:
 
 
 def are_alike(first: BaseException, second: BaseException) -> bool:
-    """Whether two exceptions say the same, perhaps with other numbers of versions and other names of operators further on."""
+    """Whether two exceptions say the same, perhaps with different version numbers, or different names of operators towards the end."""
     return type(first) is type(second) and str(first)[:40] == str(second)[:40]
 
 

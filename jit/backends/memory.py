@@ -1,4 +1,4 @@
-"""Which results of an ATen graph lie in the memory of others, and results that Inductor would give in memory where they don't belong."""
+"""Finds out which results of an ATen graph share memory, and corrects results that Inductor would return in the wrong memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def value_of(node: fx.Node) -> Any:
 
 
 def views_of(node: fx.Node) -> Iterator[fx.Node]:
-    """The views of a node's result, and the views of these, in the order of the graph."""
+    """The views of a node's result, and the views of these, in the graph's order."""
     for user in node.users:
         if is_view(user):
             yield user
@@ -42,28 +42,28 @@ def is_view(node: fx.Node) -> bool:
 
 
 def base_of(node: fx.Node) -> fx.Node:
-    """What a node is a view of, through all views between; the node itself where it is none."""
+    """The node of which another is a view, through all views in between; the node itself if it isn't a view."""
     while is_view(node):
         node = node.args[0]  # type: ignore[assignment]
     return node
 
 
 def origin_of(node: fx.Node) -> fx.Node:
-    """What a node is a view or a copy of, through all views and copies between: Inductor may take a copy for what it is made of."""
+    """The node of which another is a view or a copy, through all views and copies in between: Inductor may replace a copy by its source."""
     while is_view(node) or node.target is ATEN.clone.default:
         node = node.args[0]  # type: ignore[assignment]
     return node
 
 
 def written_to_inputs(graph: fx.Graph) -> set[fx.Node]:
-    """The origins of what a graph copies to its inputs at the end. Inductor may compute that in the memory of the inputs."""
+    """The origins of the values that a graph copies to its inputs at the end. Inductor may compute these in the memory of the inputs."""
     return {origin_of(node.args[1]) for node in graph.find_nodes(op="call_function", target=ATEN.copy_.default)}
 
 
 def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
-    """Have what is saved for the backward graph lie elsewhere than in the inputs that the forward graph changes, where the next call writes again.
+    """Make the values saved for the backward graph lie outside the inputs that the forward graph changes, to which the next call writes again.
 
-    Inductor computes some operators' results, which are copied to an input and saved, in the input's memory.
+    Inductor computes some operators' results, which are both copied to an input and saved, in the input's memory.
     """
     written = written_to_inputs(forward.graph)
     saved = range(num_fwd_outputs, len(outputs_of(forward.graph)))
@@ -72,22 +72,22 @@ def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
 
 @dataclass(frozen=True)
 class Memories:
-    """Where the inputs and the results of a graph lie: a number for each memory, None for what has none of its own."""
+    """The memory of the inputs and the results of a graph: a number for each memory, None for values without memory of their own."""
 
     inputs: frozenset[int]
     results: tuple[int | None, ...]
 
     @staticmethod
     def of(graph: fx.Graph) -> Memories:
-        """As the trace has seen it."""
+        """The memories in the trace."""
         inputs = [memory_of(node) for node in graph.find_nodes(op="placeholder")]
         results = [memory_of(node) for node in outputs_of(graph)]
         return Memories(frozenset(memory for memory in inputs if memory is not None), tuple(results))
 
     def tell_apart(self, gm: fx.GraphModule, before: int) -> None:
-        """Have results lie in memory of their own in a graph of AOTAutograd's too, which gives so many others before them.
+        """Make results lie in separate memory in AOTAutograd's graph too, in which `before` other results come first.
 
-        Inductor takes a sum with zeros, or a product with ones, for the other operand: `torch.zeros(3) + x` would be `x`. In `x[i] = 0; return x.clone()`
+        Inductor replaces a sum with zeros, or a product with ones, by the other operand: `torch.zeros(3) + x` would be `x`. In `x[i] = 0; return x.clone()`
         it leaves the copy out.
         """
         written = written_to_inputs(gm.graph)
@@ -104,20 +104,20 @@ class Memories:
 
 
 def memory_of(node: Any) -> int | None:
-    """A number for the memory of what a node of the trace gives."""
+    """A number for the memory of a node's value in the trace."""
     fake = node.meta.get("example_value") if isinstance(node, fx.Node) else None
     return fake.untyped_storage()._cdata if isinstance(fake, FakeTensor) and fake.layout is torch.strided else None
 
 
 def outputs_of(graph: fx.Graph) -> Sequence[Any]:
-    """What the graph gives."""
+    """The results of the graph."""
     return graph.output_node().args[0]  # type: ignore[return-value]
 
 
 def copy_results(gm: fx.GraphModule, places: Mapping[int, object]) -> None:
-    """Have a graph give copies in these places of its output: those for which there is an equal object are views of one copy.
+    """Make a graph return copies at these places of its output: places with an equal object get views of one copy.
 
-    Inductor takes no `lift_fresh_copy` out.
+    Inductor doesn't remove `lift_fresh_copy`.
     """
     if not places:
         return

@@ -1,4 +1,4 @@
-"""Which operation of the program a line of a graph's generated code is, for exceptions that the graph raises."""
+"""Finds the program's operation for a line of a graph's generated code, for exceptions that the graph raises."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from framejit.graph.inner import graph_modules
 
 _lines: dict[str, dict[int, int]] = {}
-"""By the name of the file that generated code is said to be in: its lines, and `key` of the node on each."""
+"""By the file name of generated code: its lines, and the `key` of the node on each."""
 
 
 def key(meta: Mapping[str, Any]) -> int | None:
-    """What stands for a node in tables that outlive its graph, by its metadata: AOTAutograd hands that on to the nodes that it makes of one."""
+    """A number for a node in tables that outlive its graph, from its metadata: AOTAutograd passes that on to the nodes that it makes from one."""
     made_by, stack_trace = meta.get("source_fn_stack"), meta.get("stack_trace")
     return hash((stack_trace, made_by[0][0])) if made_by and stack_trace else None
 
 
 def remember(gm: fx.GraphModule, owner: nn.Module) -> None:
-    """Note the lines of the code of a graph and of the graphs in it, which exists already, for as long as `owner` lives."""
+    """Note the lines of the existing code of a graph and of the graphs in it, for as long as `owner` lives."""
     for module in graph_modules(gm):
         _LazyGraphModule.force_recompile(module)
-        module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what a graph in a graph raises, and drops its traceback
+        module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what an inner graph raises, and drops its traceback
         nodes = list(module.graph.nodes)
         keys = {module._prologue_start + line: key(nodes[index].meta) for line, index in module._lineno_map.items() if index is not None}
         filename = module.forward.__code__.co_filename

@@ -1,4 +1,4 @@
-"""Checkpoints under AOTAutograd: what is saved between the forward and the backward graph, and graphs that have both in one."""
+"""Checkpoints under AOTAutograd: which values are saved between the forward and the backward graph, and graphs that contain both passes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.repeated_changes import change_again_
 
 REGION, RECOMPUTE = "ac_graph_id", "recompute"
-"""Metadata of nodes that come of a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
+"""Metadata of nodes that come from a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
 
 
 @contextmanager
 def without_its_warning() -> Iterator[None]:
-    """Keeps torch from warning of in-place operators in each graph that has a `context_fn`: framejit checkpoints no graph with such operators."""
+    """Stop torch from warning of in-place operators in each graph that has a `context_fn`: framejit checkpoints no graph with such operators."""
 
     def passes(record: logging.LogRecord) -> bool:
         return "context_fn is passed" not in record.getMessage()
@@ -41,19 +41,19 @@ def without_its_warning() -> Iterator[None]:
 
 
 def partition(gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Divides AOTAutograd's joint graph into a forward and a backward graph as Inductor does, but saves the arguments of each checkpoint.
+    """Divide AOTAutograd's joint graph into a forward and a backward graph as Inductor does, but save the arguments of each checkpoint.
 
-    Inductor itself has no need of it: it takes operators with several results apart, and its views don't count.
+    Inductor itself doesn't need this: it decomposes operators with several results, and its views don't count.
     """
     save_arguments(gm.graph)
     return min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
 
 
 def save_arguments(joint: fx.Graph) -> None:
-    """Have what a checkpoint takes from outside of it saved for the backward pass, as it is in eager.
+    """Save the values that a checkpoint takes from outside for the backward pass, as in eager.
 
-    Else all that is marked for a second computation may be computed from the graph's inputs, before the backward pass begins: then each block's tensors
-    are there at the same time, as without checkpoints. torch keeps what lies between two checkpoints too (`cleanup_recompute_tags`), but not where it
+    Otherwise everything that is marked for recomputation may be computed from the graph's inputs, before the backward pass begins: then each block's tensors
+    exist at the same time, as without checkpoints. torch also keeps values between two checkpoints (`cleanup_recompute_tags`), but not if one
     is a view, such as the result of a Linear, or one of the results of an operator, such as a LayerNorm.
     """
     for node in joint.nodes:
@@ -65,7 +65,7 @@ def save_arguments(joint: fx.Graph) -> None:
 
 
 def save(node: fx.Node) -> None:
-    """Have a tensor saved for the backward pass: of a view what it is a view of, and with one result of an operator all of them."""
+    """Save a tensor for the backward pass: for a view its base, and with one result of an operator all of its results."""
     kinds = get_default_op_list()
     while kinds.is_view(node):
         (node, *_) = node.all_input_nodes
@@ -76,10 +76,10 @@ def save(node: fx.Node) -> None:
 
 
 def mark(gm: fx.GraphModule) -> None:
-    """Mark for AOTAutograd what is computed backward, before which it puts what is computed a second time.
+    """Mark for AOTAutograd the nodes that compute the backward pass, before which it puts the recomputed ones.
 
-    It can't draw random numbers a second time: what was drawn is saved, whatever the program's own policy says. Checkpoints of what requires no gradient are
-    what they consist of: AOTAutograd refuses those that draw.
+    It can't draw random numbers a second time: drawn numbers are saved, whatever the program's own policy says. Checkpoints of values that require no gradient
+    are dissolved: AOTAutograd rejects those that draw.
     """
     for node in gm.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
         if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in pytree.tree_leaves(node.meta["example_value"])):
@@ -92,17 +92,17 @@ def mark(gm: fx.GraphModule) -> None:
 
 
 def run_once(inner: fx.GraphModule, *operands: Any) -> Any:
-    """A checkpoint whose graph is never computed a second time."""
+    """Run a checkpoint whose graph is never recomputed."""
     return inner(*operands)
 
 
 def computes_again(graph: fx.Graph) -> bool:
-    """Whether operators of this graph come of checkpoints: in a graph with both passes, some are there a second time, after the forward pass."""
+    """Whether operators of this graph come from checkpoints: in a graph with both passes, some are there a second time, after the forward pass."""
     return any(must_recompute(node) for node in graph.nodes)
 
 
 def checkpointed_graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
-    """The graphs inside the graph, and inside those, that are checkpointed."""
+    """The checkpointed graphs inside the graph, and inside those."""
     for module in graph_modules(gm):
         for node in module.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
             yield getattr(module, node.args[0].target)

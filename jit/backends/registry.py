@@ -1,4 +1,4 @@
-"""Finding backends: built in, registered, installed as an entry point, or any callable; and checking what is passed to them."""
+"""Looks up backends, which are built in, registered, installed as an entry point, or any callable, and checks what is passed to them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Backend:
         call: the function.
         inputs: its example inputs: "real" tensors, as third-party backends expect, or fresh "fake" ones.
         trusted: the callable's outputs need no check.
-        needs_contexts: it looks at torch's TracingContext, which costs time to set up.
-        faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
-        takes: what its graphs may hold, and what they need.
-        runs_nodes: the graph's nodes run as Python code, so that what they raise has their line (node_lines.py).
+        needs_contexts: it reads torch's TracingContext, which costs time to set up.
+        faster_for_fixed_sizes: its code for fixed sizes may be faster than that for symbols, so that both may be kept.
+        takes: its graphs' possible contents, and their needs.
+        runs_nodes: the graph's nodes run as Python code, so that their exceptions have their line (node_lines.py).
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
@@ -58,11 +58,11 @@ class Backend:
         return replace(self, kwargs=kwargs)
 
     def freezes(self) -> bool:
-        """Whether parameters are to be constants of the graph, where gradients are off."""
+        """Whether parameters become constants of the graph if gradients are off."""
         return False
 
     def cudagraphs(self) -> bool:
-        """Whether callables record CUDA graphs. Then each outermost call of a compiled function begins a step of theirs (`ecosystem.begin_cudagraph_step`)."""
+        """Whether callables record CUDA graphs. If so, each outermost call of a compiled function begins a step of them (`ecosystem.begin_cudagraph_step`)."""
         return False
 
 
@@ -70,7 +70,7 @@ def _accepts(fn: Callable[..., Any], name: str) -> bool:
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError):
-        return True  # written in C, without a signature: only the call itself can tell
+        return True  # written in C, without a signature: only the call itself shows it
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return any(p.kind is inspect.Parameter.VAR_KEYWORD or (p.name == name and p.kind in by_keyword) for p in parameters.values())
 
@@ -94,11 +94,11 @@ def register_backend(
 ) -> Any:
     """Make `fn`, of the form `(GraphModule, example_inputs) -> callable`, known by `name` (its own name by default).
 
-    Also a decorator, with or without arguments; gives `fn` back.
+    Also a decorator, with or without arguments; returns `fn`.
 
     Args:
-        static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled by itself.
-        sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled by themselves.
+        static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled separately.
+        sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled separately.
 
     Raises:
         BadArgument: `fn` is not callable, or has no name of its own and is given none.
@@ -122,7 +122,7 @@ def register_backend(
 
 
 def check_sizes(sizes: Any) -> tuple[int | None, int | None]:
-    """A range of sizes. Raises ConfigError."""
+    """Check a range of sizes. Raises ConfigError."""
     if isinstance(sizes, tuple) and len(sizes) == 2 and all(bound is None or (type(bound) is int and bound >= 0) for bound in sizes):
         least, most = sizes
         if least is None or most is None or least <= most:

@@ -1,4 +1,4 @@
-"""What goes into the stage `graph -> compiled callable` and what comes out of it, as plain data."""
+"""The input and the output of the stage `graph -> compiled callable`, as plain data."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class InputInfo:
         name: the placeholder's name.
         source_name: a description of where the value comes from, unique in the graph and the same in every process
             (it enters cache keys): "L['self']._parameters['weight']".
-        value: the real tensor, or the int or float behind a SymInt or SymFloat.
-        is_parameter, is_buffer: how an nn.Module holds it.
+        value: the real tensor, or the value of a SymInt or SymFloat.
+        is_parameter, is_buffer: whether an nn.Module holds it as a parameter or a buffer.
         static: the same memory call after call: parameters, buffers, tensors marked with mark_static_address.
-        symbolic_context: the StatefulSymbolicContext that made the trace's fake tensor, where a size is symbolic; None means that
+        symbolic_context: the StatefulSymbolicContext that made the trace's fake tensor, if a size is symbolic; None means that
             every size is a constant.
-        origin: whatever the caller knows the source by; it comes back in guards.
-        is_subclass: the tensor that comes in each call is of a class with `__torch_function__`; `value` and what the graph gets are plain tensors.
-        is_wrapper: it is a tensor that wraps others: what its class overrides of torch's functions is not to be asked in the graph.
-        is_state: what comes in each call is a generator or a module; `value` and what the graph gets are its state, or its token, as a tensor.
+        origin: the caller's identification of the source; it comes back in guards.
+        is_subclass: the tensor in each call is of a class with `__torch_function__`; `value` and the graph's tensor are plain tensors.
+        is_wrapper: it is a tensor that wraps others: its class's overrides of torch's functions must not be asked in the graph.
+        is_state: in each call it is a generator or a module; `value` and the graph's tensor are its state, or its token, as a tensor.
     """
 
     name: str
@@ -59,11 +59,11 @@ class GraphRequest:
             the output is a tuple. `compile_graph` owns it afterwards: keep `compile.copy_graph(gm)` to print it later.
         inputs: one InputInfo per placeholder. No tensor occurs twice.
         shape_env, fake_mode: the trace's.
-        modes: torch's modes where the graph starts. They decide what the backend compiles, so they are in force meanwhile; what no program can
-            switch inside a trace is as the thread has it.
+        modes: torch's modes where the graph starts. They affect what the backend compiles, so they are in force meanwhile; modes that no program can
+            switch inside a trace are as in the thread.
         backend: from `lookup`.
         frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
-        spent: indices of outputs that the graph gives detached, and errors: what is compiled gives them with a record of autograd's that ends in these.
+        spent: indices of outputs that the graph returns detached, and errors: the compiled code returns them with an autograd record that ends in these.
         changed: indices of the inputs that the graph changes in place.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
     """
@@ -89,8 +89,8 @@ class GraphRequest:
 class StorageOverlapGuard:
     """The inputs `overlapping` (indices) share memory with one another; those of `separate` share a storage but no byte of it.
 
-    AOTAutograd asks for it only where sizes are symbolic. Where they are constants it compiles for the aliasing that it finds
-    just the same, without a word: who captures a graph that writes to an input must guard which inputs share storage, and where.
+    AOTAutograd asks for it only if sizes are symbolic. If they are constants it silently compiles for the aliasing that it finds:
+    the code that captures a graph which writes to an input must guard which inputs share storage, and where.
     """
 
     overlapping: tuple[int, ...]
@@ -128,10 +128,10 @@ BackendGuard = StorageOverlapGuard | SameTensorGuard | FrozenInputGuard | ShapeG
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """A graph's compiled callable and what must hold for it.
+    """A graph's compiled callable and the conditions under which it is valid.
 
     Attributes:
-        fn: takes the inputs in order and returns a tuple or list of the outputs. It fixes inference or training for good.
+        fn: takes the inputs in order and returns a tuple or list of the outputs. It is for inference, or for training, for good.
         boxed: `fn` takes one list, which it may empty, instead of positional arguments.
         backend: the backend's name.
         guards: what the backend relies upon beyond what the trace guards.

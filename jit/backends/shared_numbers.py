@@ -1,7 +1,7 @@
-"""Numbers that all elements of a tensor share, computed once: before Inductor's loops and not in them.
+"""Numbers shared by all elements of a tensor, which are computed once, before Inductor's loops and not inside them.
 
-An optimizer's step multiplies each parameter by numbers that depend on how many steps there have been: `lr / (1 - beta ** step)`. Inductor writes what such
-numbers are computed by into each loop that reads them, where the C++ compiler leaves a call of `pow` (torch 2.13): it may set `errno`. On CPUs that made
+An optimizer's step multiplies each parameter by numbers that depend on how many steps there have been: `lr / (1 - beta ** step)`. Inductor writes the
+computation of such a number into each loop that reads it, where the C++ compiler leaves a call of `pow` (torch 2.13), which may set `errno`. On CPUs that took
 most of the time of Adam's step.
 """
 
@@ -23,7 +23,7 @@ SCALED = frozenset({aten.mul.Tensor, aten.div.Tensor, aten.add.Tensor, aten.sub.
 
 
 def compute_once(graph: fx.Graph) -> None:
-    """Have numbers that are costly to compute lie in memory, in a graph of ATen's operators, where elements of tensors on the CPU are computed with them."""
+    """Put numbers that are costly to compute in memory, in a graph of ATen operators, if elements of tensors on the CPU are computed with them."""
     costly: set[fx.Node] = set()
     kept: dict[fx.Node, fx.Node] = {}
     for node in list(graph.nodes):
@@ -41,7 +41,7 @@ def compute_once(graph: fx.Graph) -> None:
 
 
 def is_costly(node: fx.Node, value: Any, costly: set[fx.Node]) -> bool:
-    """Whether a node gives a number that takes a function of the C library, or is computed from such."""
+    """Whether a node's result is a number that takes a function of the C library, or is computed from such."""
     if type(value) is torch.SymFloat:
         return bool(value.node.expr.has(FloatPow))
     return is_number(value) and (node.target in COSTLY or any(arg in costly for arg in node.all_input_nodes))
@@ -57,7 +57,7 @@ def is_number(value: Any) -> bool:
 
 
 def in_memory(graph: fx.Graph, number: fx.Node) -> fx.Node:
-    """A node that gives a number as a tensor without dimensions, which Inductor makes before what reads it: of a view it wants the memory."""
+    """A node with a number as a tensor without dimensions, which Inductor computes before its users, because a view needs its base in memory."""
     value = number.meta["val"]
     with graph.inserting_after(number):
         if not isinstance(value, torch.Tensor):

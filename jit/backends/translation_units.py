@@ -1,7 +1,7 @@
-"""Inductor's C++ kernels, compiled together: those of a graph in as few translation units as keep the processors busy.
+"""Inductor's C++ kernels, compiled together: those of a graph are in as few translation units as keep the processors busy.
 
-Inductor has the C++ compiler run once for each kernel (torch 2.11 to 2.15). On CPUs that makes most of the time of a first call, and most of it is spent on
-headers and on the linker: 33 kernels of a training step of Llama's took 28 s of processor time one by one, and 3 s in one file.
+Inductor runs the C++ compiler once for each kernel (torch 2.11 to 2.15). On CPUs that takes most of the time of a first call, most of it for
+headers and the linker: 33 kernels of a training step of Llama took 28 s of processor time one by one, and 3 s in one file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from torch._inductor.exc import CppCompileError
 from framejit.warning_filters import version_kept
 
 UNIT = 50_000
-"""Characters of a translation unit, at least, where there are several: what the C++ compiler reads in the time that it takes to begin."""
+"""The least number of characters of a translation unit if there are several: as much as the C++ compiler reads in the time that it takes to start."""
 INCLUDE = "#include <torch/csrc/inductor/cpp_prefix.h>"
 ONE_FUNCTION = re.compile(rf'\s*{re.escape(INCLUDE)}\s*extern "C"\s+void\s+kernel\((?P<rest>[^{{}}]*\)\s*\{{\n(?:[^}}\n].*\n|\n)*\}})\s*')
-"""The source of a kernel that has nothing at file scope beside its function."""
+"""The source of a kernel that has nothing at file scope besides its function."""
 
 BINDING = """
 static PyObject* kernel{number}_py(PyObject* self, PyObject* args) {{
@@ -76,14 +76,14 @@ LOADED: WeakValueDictionary[Kernel, Any] = WeakValueDictionary()
 
 
 class Batch:
-    """The kernels of a graph, collected until one of them is asked for, when all are compiled."""
+    """The kernels of a graph, collected until one of them is needed; then all are compiled."""
 
     def __init__(self) -> None:
         self._waiting: dict[Kernel, Future[Function]] = {}
         self._lock = threading.Lock()
 
     def add(self, kernel: Kernel) -> Any:
-        """What Inductor waits for: its `result()` is the function of the kernel."""
+        """The object that Inductor waits for: its `result()` is the function of the kernel."""
         if (function := LOADED.get(kernel)) is not None:
             return LambdaFuture(lambda: function)
         with self._lock:
@@ -108,12 +108,12 @@ class Batch:
 
 
 BATCH: ContextVar[Batch | None] = ContextVar("BATCH", default=None)
-"""What collects the kernels of the graph that is being compiled on this thread; None: Inductor compiles each by itself, as for `torch.compile`."""
+"""The Batch that collects the kernels of the graph that is being compiled on this thread; None: Inductor compiles each separately, as for `torch.compile`."""
 one_by_one = AsyncCompile.cpp_pybinding
 
 
 def cpp_pybinding(compiler: AsyncCompile, argtypes: Sequence[str], source_code: str) -> Any:
-    """Inductor's method of this name: how its code for a graph asks for a kernel."""
+    """Replaces Inductor's method of this name, by which its code for a graph asks for a kernel."""
     batch = BATCH.get()
     if batch is None or get_compile_threads() <= 1 or ONE_FUNCTION.fullmatch(source_code) is None or "#define" in source_code:
         return one_by_one(compiler, list(argtypes), source_code)
@@ -125,7 +125,7 @@ AsyncCompile.cpp_pybinding = cpp_pybinding  # type: ignore[method-assign]
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Inside, the kernels of graphs that Inductor compiles on this thread are compiled together."""
+    """Inside the block, the kernels of graphs that Inductor compiles on this thread are compiled together."""
     token = BATCH.set(Batch())
     try:
         yield
@@ -134,7 +134,7 @@ def together() -> Iterator[None]:
 
 
 def units(kernels: Sequence[Kernel], processors: int) -> list[list[Kernel]]:
-    """The kernels in as many parts of about the same size as there are processors, or fewer: none is smaller than UNIT."""
+    """The kernels divided into as many parts of about the same size as there are processors, or fewer: none is smaller than UNIT."""
     total = sum(len(kernel.source) for kernel in kernels)
     count = max(1, min(processors, total // UNIT))
     parts: list[list[Kernel]] = [[] for _ in range(count)]
@@ -147,12 +147,12 @@ def units(kernels: Sequence[Kernel], processors: int) -> list[list[Kernel]]:
 
 
 def submit(task: Callable[..., Any]) -> Any:
-    """Run a task on a thread of Inductor's. It runs the C++ compiler, for which Python's own code changes the filters of warnings for a moment."""
+    """Run a task on one of Inductor's threads. It runs the C++ compiler, for which Python's own code briefly changes the filters of warnings."""
     return AsyncCompile.submit(version_kept()(task))
 
 
 def start(unit: Sequence[Kernel]) -> Callable[[], Sequence[Function]]:
-    """Have the C++ compiler begin with these kernels. What comes back waits for it, and gives their functions. Raises CppCompileError."""
+    """Start the C++ compiler on these kernels. The result is a function that waits for it, and returns theirs. Raises CppCompileError."""
     if len(unit) == 1:
         load = CppPythonBindingsCodeCache.load_pybinding_async(list(unit[0].argtypes), unit[0].source, submit_fn=submit)
         return lambda: (load(),)
@@ -163,21 +163,21 @@ def start(unit: Sequence[Kernel]) -> Callable[[], Sequence[Function]]:
     def finish() -> Sequence[Function]:
         try:
             return load()()
-        except CppCompileError:  # something in one of them doesn't go with the others: what is wrong by itself raises again
+        except CppCompileError:  # one of them may conflict with the others; one that is wrong by itself raises again
             return [CppPythonBindingsCodeCache.load_pybinding(list(kernel.argtypes), kernel.source) for kernel in unit]
 
     return finish
 
 
 def definition(number: int, kernel: Kernel) -> str:
-    """The function of a kernel, by a name of its own."""
+    """The function of a kernel, with a unique name."""
     match = ONE_FUNCTION.fullmatch(kernel.source)
     assert match is not None
     return f"static void kernel{number}({match['rest']}\n"
 
 
 def together_in(unit: Sequence[Kernel]) -> type[CppPythonBindingsCodeCache]:
-    """Inductor's way to compile and load a kernel, for a library with one function for Python, which gives those of the kernels."""
+    """The class by which Inductor compiles and loads a library, with one Python function that returns those of the kernels."""
     bindings = [
         BINDING.format(number=number, count=len(kernel.argtypes), args=parsed(kernel.argtypes)) for number, kernel in enumerate(unit)
     ]
@@ -196,5 +196,5 @@ def together_in(unit: Sequence[Kernel]) -> type[CppPythonBindingsCodeCache]:
 
 
 def parsed(argtypes: Sequence[str]) -> str:
-    """The arguments of a kernel, taken from the tuple `args`."""
+    """The code that parses the arguments of a kernel from the tuple `args`."""
     return ", ".join(f"parse_arg<{argtype.replace('const ', '')}>(args, {place})" for place, argtype in enumerate(argtypes))

@@ -1,6 +1,6 @@
-"""Gradients that stay undefined: a backward pass from some of a graph's results gives None for inputs that only the others depend on, as eager does.
+"""Gradients that stay undefined: a backward pass from some of a graph's results gives None for inputs that only the others depend on, as in eager.
 
-AOTAutograd computes with zeros for results that no gradient comes to, and gives zeros then. A hook behind its node of autograd's takes those out.
+AOTAutograd computes with zeros for results without a gradient, and returns zeros. A hook after its autograd node removes these.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch.autograd.graph import get_gradient_edge
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
 MOST_VIEWS = 8
-"""How many views of its own AOTAutograd makes a result of, at most, that are looked through."""
+"""The most views that AOTAutograd makes of a result, and that are followed back to it."""
 
 
 class Positions:
-    """Where gradients of a compiled graph go in and come out.
+    """The places at which gradients of a compiled graph go in and come out.
 
     Attributes:
-        result: the index of a result that AOTAutograd's node has given.
-        known: the places, among what the node gives, of results of which it is known what depends on them.
-        needs: for places among the gradients of the node's inputs, the places of those results that they depend on.
+        result: the index of a result that AOTAutograd's node has returned.
+        known: the places, among the node's results, of those for which the dependent inputs are known.
+        needs: for places among the gradients of the node's inputs, the places of the results that the inputs depend on.
         indices: the indices of these inputs among the inputs of the graph, by their places.
     """
 
@@ -33,7 +33,7 @@ class Positions:
         self._undefined: dict[tuple[bool, ...], tuple[int, ...]] = {}
 
     def undefined(self, gradients: Sequence[Any]) -> tuple[int, ...]:
-        """The places of inputs whose gradients are undefined, for gradients of the results of which some are None."""
+        """The places of inputs whose gradients are undefined, given the results' gradients, some of which are None."""
         defined = tuple([gradient is not None for gradient in gradients])
         found = self._undefined.get(defined)
         if found is None:
@@ -44,9 +44,9 @@ class Positions:
 
 
 def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mapping[int, frozenset[int]]) -> Callable[..., Any]:
-    """`fn`, from whose inputs of these indices gradients stay away that come to none of these results.
+    """`fn`, such that inputs with these indices get no gradient from a backward pass that reaches none of the results in their set.
 
-    The first call that autograd records finds where the gradients go in and come out; where that can't be found, `fn` runs as it is.
+    The first call that autograd records shows where the gradients go in and come out; if that can't be found out, `fn` runs as it is.
     """
     positions: Positions | None = None
     is_unknown = False
@@ -76,12 +76,12 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
 
 
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:
-    """Weak references to those of the inputs of these indices that are no leaves in this call, which no guard says."""
+    """Weak references to those inputs with these indices that aren't leaves in this call, which no guard checks."""
     return {index: weakref.ref(inputs[index]) for index in indices if not inputs[index].is_leaf}
 
 
 def edge_of(value: Any) -> Any:
-    """Where the gradient of a tensor goes; None where there is none."""
+    """The edge along which the gradient of a tensor goes; None if there is none."""
     return get_gradient_edge(value) if requires_grad(value) else None
 
 
@@ -90,9 +90,9 @@ def requires_grad(value: Any) -> bool:
 
 
 def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Callable[[], Any]]) -> Callable[[Any, Any], Any]:
-    """A hook on AOTAutograd's node. `inner`: the inputs that are no leaves, by their places.
+    """A hook on AOTAutograd's node. `inner`: the inputs that aren't leaves, by their places.
 
-    Where a hook of the program's is on an input, that gets zeros all the same: it may not expect None.
+    If the program has a hook on an input, that still gets zeros, because the hook may not expect None.
     """
 
     def drop(found: Sequence[Any], gradients: Sequence[Any]) -> Any:
@@ -112,7 +112,7 @@ def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Cal
 
 
 def is_hooked(tensor: torch.Tensor | None) -> bool:
-    """Whether something of the program's runs when a gradient comes to a tensor."""
+    """Whether something of the program's runs when a gradient reaches a tensor."""
     return tensor is not None and bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 
@@ -121,7 +121,7 @@ def is_aot_node(node: Any) -> bool:
 
 
 def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[int, frozenset[int]]) -> Positions | None:
-    """Where the gradients go in and come out, after the first call; `edges`: where those of the inputs go on to. None where it can't be found."""
+    """The places at which the gradients go in and come out, after the first call; `edges`: the edges of the inputs' gradients. None if they can't be found."""
     outside = [edge.node for edge in edges if edge is not None]
     given = {index: (node, place) for index, result in enumerate(results) for node, place in [aot_node(result, outside)] if node is not None}
     if len({id(node) for node, _ in given.values()}) != 1:
@@ -140,9 +140,9 @@ def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[
 
 
 def aot_node(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
-    """AOTAutograd's node that has given a result, or that which the result is a view of, and its place among what the node gives.
+    """AOTAutograd's node that has returned a result, or the base of which the result is a view, and the place of that among the node's results.
 
-    None if there is none, or if the result leads to one of the nodes `outside`: it is a view of an input then.
+    None if there is none, or if the result leads to one of the nodes `outside`, since it is then a view of an input.
     """
     node, place = (result.grad_fn, result.output_nr) if isinstance(result, torch.Tensor) else (None, 0)
     for _ in range(MOST_VIEWS):

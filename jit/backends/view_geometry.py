@@ -1,4 +1,4 @@
-"""Views of inputs that a graph changes, where sizes, strides or offsets vary: they are made after the graph, which gives the numbers in their place."""
+"""Views of inputs that a graph changes, with sizes, strides or offsets that vary: they are made after the graph, which returns these numbers instead."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from framejit.backends.request import GraphRequest
 
 @dataclass(frozen=True, slots=True)
 class VaryingView:
-    """A result of this index is a view of the input that the graph gives there: its sizes, strides and offset follow the graph's other results, from `first`
-    on. It has a record of autograd's if it is `recorded`. The offset counts from where the input begins, or if the view `is_placed` by the program, from
-    where the storage does."""
+    """A result with this index is a view of the input that the graph returns there: its sizes, strides and offset follow the graph's other results, from
+    `first` on. It has an autograd record if it is `recorded`. The offset counts from the beginning of the input, or if the view `is_placed` by the program,
+    from that of the storage."""
 
     index: int
     dims: int
@@ -38,11 +38,11 @@ class VaryingView:
 
 
 def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """Take such views out of `request.gm`, in place; gives what has a callable for the graph give them all the same, None where there are none.
+    """Take such views out of `request.gm`, in place; returns a function that makes a callable for the graph return them all the same, None if there are none.
 
-    AOTAutograd regenerates views of inputs. Where their numbers vary (`x[i]`), it goes by the layout of what the graph gives, a view of the input's new value.
-    That begins where its own memory does, and Inductor may lay it out otherwise: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie in
-    another part of what `x` is a part of.
+    AOTAutograd regenerates views of inputs. If their numbers vary (`x[i]`), it uses the layout of the graph's result, a view of the input's new value.
+    That begins where its own memory does, and Inductor may lay it out differently: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie
+    in another part of the tensor that `x` is a part of.
     """
     if not request.changed:
         return None
@@ -69,9 +69,9 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
 
 
 def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]:
-    """Sizes, strides and offset of a view of `base`; none where they don't vary, or where it has other elements than a part of `base` has.
+    """Sizes, strides and offset of a view of `base`; empty if they don't vary, or if its elements aren't simply a part of `base`.
 
-    No guard says where an input begins in its storage. So the offset of a view that isn't placed there by the program counts from where `base` begins.
+    No guard says where an input begins in its storage. So the offset of a view that the program hasn't placed there counts from where `base` begins.
     """
     view, whole = node.meta["example_value"], base.meta["example_value"]
     if (view.dtype, view.is_conj(), view.is_neg()) != (whole.dtype, whole.is_conj(), whole.is_neg()):
@@ -81,7 +81,7 @@ def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]
 
 
 def is_placed_by_program(node: fx.Node) -> bool:
-    """Whether a view, or what it is a view of, was made by `as_strided` with an offset, which counts from where the storage begins."""
+    """Whether a view, or one that it is a view of, was made by `as_strided` with an offset, which counts from the beginning of the storage."""
     memory = memory_of(node)
     made_of: fx.Node | None = node
     while made_of is not None and made_of.op != "placeholder":
@@ -99,18 +99,18 @@ def has_offset(node: fx.Node) -> bool:
 
 
 def symbols_of(placeholders: Sequence[fx.Node]) -> dict[sympy.Basic, fx.Node]:
-    """The symbols that a graph is given as numbers, by the placeholders of these."""
+    """The symbols that a graph gets as numbers, with their placeholders."""
     values = [(node.meta["example_value"], node) for node in placeholders]
     return {value.node.expr: node for value, node in values if isinstance(value, torch.SymInt)}
 
 
 def free_symbols(numbers: Sequence[Any]) -> set[sympy.Basic]:
-    """The symbols of which numbers are made."""
+    """The symbols in these numbers."""
     return {symbol for number in numbers if isinstance(number, torch.SymInt) for symbol in number.node.expr.free_symbols}
 
 
 def number_nodes(graph: fx.Graph, numbers: Sequence[Any], symbols: dict[sympy.Basic, fx.Node]) -> Iterator[Any]:
-    """What computes these numbers in a graph that is given the symbols of which they are made."""
+    """The nodes that compute these numbers in a graph that gets the symbols in them."""
     tracer = fx.proxy.GraphAppendingTracer(graph)
     proxies: Any = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
     for number in numbers:
@@ -123,7 +123,7 @@ def number_nodes(graph: fx.Graph, numbers: Sequence[Any], symbols: dict[sympy.Ba
 
 
 def giving_views(fn: Callable[..., Any], views: Sequence[VaryingView], count: int) -> Callable[..., Any]:
-    """`fn`, which gives so many results, and numbers after them, with the views made of these."""
+    """`fn`, which returns `count` results, and numbers after them, with the views made from these."""
 
     def run(*args: Any) -> Any:
         given = fn(*args)

@@ -1,1 +1,1 @@
-"""Bytecode in and out: code objects to version-neutral instructions, and back to new code objects. Knows no torch, no objects."""
+"""Reads and writes bytecode: code objects become version-neutral instructions, and new code objects are made. Knows neither torch nor objects."""

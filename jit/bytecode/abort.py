@@ -1,8 +1,8 @@
-"""Resume functions that raise at once: a call whose rest can't be compiled is left as an exception leaves it, through its own handlers.
+"""Resume functions that raise at once: if the rest of a call can't be compiled, an exception leaves the call, through the call's own handlers.
 
 The code after a split is entered by resume functions only, so an error of the compiler there (Unsupported, an interrupt) would skip the
-`with` and `finally` blocks that the call is in. Here the resume function's prologue ends in raising the error instead, covered by the
-handler of the place where it would have gone on; with an inner frame to resume, the inner one raises.
+`with` and `finally` blocks that the call is in. Here the resume function's prologue ends by raising the error instead, covered by the
+handler of the place where it would have continued; if it resumes an inner frame, the inner one raises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from framejit.bytecode.splice import SplicedFrom, function_of, spliced
 
 
 def raising(function: FunctionType, error: BaseException) -> FunctionType | None:
-    """The resume function with `error` raised where it would go on. None for what is no resume function."""
+    """The resume function, changed so that it raises `error` where it would continue. None for other functions."""
     code = function.__code__
     found = spliced(code)
     if found is None:
@@ -29,7 +29,7 @@ def raising(function: FunctionType, error: BaseException) -> FunctionType | None
 
 
 def has_handler(function: FunctionType) -> bool:
-    """Whether the place where a resume function goes on, or one of those that it calls for inner frames, is covered by a handler."""
+    """Whether the place where a resume function continues, or one of those that it calls for inner frames, is covered by a handler."""
     code = function.__code__
     found = spliced(code)
     if found is None:
@@ -62,9 +62,9 @@ def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> Co
 
 
 def returning(code: CodeType, value: object) -> CodeType:
-    """An entry's code, for a frame of a resume function's code, that only returns a value. Entries have two locals of their own."""
+    """The code of an entry, for a frame of a resume function, that only returns a value. Entries have two locals of their own."""
     made = encode("load_const", 0) + encode("return")
-    positions = [(len(made) // 2, None)]  # a table for more code than there is would be written past its end under a tracer
+    positions = [(len(made) // 2, None)]  # under a tracer, CPython would write past the end of a table for more code than there is
     return code.replace(
         co_code=made,
         co_consts=(value,),

@@ -1,4 +1,4 @@
-"""Assembling new code objects from words, without jumps: what replaces a traced frame."""
+"""Assembles new code objects from words, without jumps: those that replace the code of a traced frame."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ INHERITED_FLAGS = 0x01 | 0x02 | 0x04 | 0x08 | 0x10
 WITH_CONSTANT = frozenset({"load_const", "load_callable"})
 WITH_NAME = frozenset({"load_attr", "store_attr", "delete_attr"})
 WITH_LOCAL = frozenset({"load_local", "store_local", "delete_local"})
-"""Words whose arguments are given as objects and names, and not as indexes."""
+"""Words whose arguments are passed as objects and names, and not as indexes."""
 
 
 class AssembleError(Exception):
-    """The words given don't make a code object: one that is unknown, or a stack that doesn't balance. A bug of framejit's."""
+    """The words don't make a code object: one is unknown, or the stack doesn't balance. This is a bug of framejit."""
 
 
 class Assembler:
-    """Collects words; `assemble` makes them a code object.
+    """Collects words; `assemble` turns them into a code object.
 
-    Everything is a constant or a fast local: there are no globals, cells or jumps, and handlers at the end only. Not reusable after
+    Everything is a constant or a fast local: there are no globals, cells or jumps, and handlers only at the end. Not reusable after
     `assemble`.
     """
 
@@ -40,7 +40,7 @@ class Assembler:
         self._names: dict[str, int] = {}
         self._depth = 0
         self._max_depth = 0
-        self._handlers: list[list[int]] = []  # for each the indexes of the first instruction covered, of the one behind, and of its own first one
+        self._handlers: list[list[int]] = []  # for each the indexes of the first instruction covered, of the one after the last, and of its own first one
         self._position = NO_POSITION
         self._positions: list[Position] = []  # of the instructions
         self._ended = False
@@ -61,14 +61,14 @@ class Assembler:
         self._handlers.append([first, len(self._instructions), 0])
 
     def begin_handler(self) -> None:
-        """The handler of the last covered word follows, and begins with the exception on the stack. Nothing goes on into it."""
+        """The handler of the last covered word follows, and begins with the exception on the stack. Control never falls through into it."""
         self._handlers[-1][2] = len(self._instructions)
         self._depth = 1
 
     def emit(self, word: str, argument: Any = 0) -> None:
-        """Append one word of the vocabulary (versions/words.py); raises AssembleError for what is no word.
+        """Append one word of the vocabulary (versions/words.py); raises AssembleError if it isn't a word.
 
-        `argument`: for a constant the object (kept by identity), for a local or an attribute its name, for the rest what the word takes.
+        `argument`: for a constant the object (kept by identity), for a local or an attribute its name, for others the argument that the word takes.
         """
         if word not in WORDS:
             raise AssembleError(f"{word} is no word of the vocabulary: {', '.join(WORDS)}")

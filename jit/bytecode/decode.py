@@ -1,4 +1,4 @@
-"""Decoding: a code object as canonical instructions, exception handlers and slot names, on any supported Python version."""
+"""Decodes a code object to canonical instructions, exception handlers and slot names, on any supported Python version."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Decoded:
     cells: tuple[int, ...]  # slots of cell variables
     frees: tuple[int, ...]  # slots of free variables
     handler_at: list[Handler | None] = field(repr=False)  # innermost handler of each instruction
-    program: list[Any] | None = field(default=None, repr=False)  # the interpreter's: instructions bound to what executes them
-    live: list[frozenset[int]] | None = field(default=None, repr=False)  # what live_slots has found
+    program: list[Any] | None = field(default=None, repr=False)  # the interpreter's: instructions bound to the functions that execute them
+    live: list[frozenset[int]] | None = field(default=None, repr=False)  # the result of live_slots
 
     def listing(self) -> str:
         """A readable listing, for the logs."""
@@ -50,7 +50,7 @@ _cache: dict[int, tuple[weakref.ref[CodeType], Decoded]] = {}
 
 
 def decode(code: CodeType) -> Decoded:
-    """The decoded form of a code object; kept while the code object lives, by identity: equal code objects may differ in file and lines."""
+    """The decoded form of a code object, cached by identity while the code object lives: equal code objects may differ in file and lines."""
     key = id(code)
     cached = _cache.get(key)
     if cached is not None and cached[0]() is code:
@@ -72,7 +72,7 @@ def slot_names(code: CodeType) -> tuple[str, ...]:
 
 
 def parameter_count(code: CodeType) -> int:
-    """Slots taken by parameters, `*args` and `**kwargs` included."""
+    """The number of slots taken by parameters, including `*args` and `**kwargs`."""
     variadic = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
     return code.co_argcount + code.co_kwonlyargcount + variadic
 
@@ -102,13 +102,13 @@ _CALLS = frozenset(dis.opmap[name] for name, row in CURRENT.table.items() if not
 
 
 def call_offsets(code: CodeType) -> tuple[int, ...]:
-    """The offsets of the calls in a code object, as a traceback gives them."""
+    """The offsets of the calls in a code object, as in a traceback."""
     raw = code.co_code
     return tuple([offset for offset in range(0, len(raw), 2) if raw[offset] in _CALLS])
 
 
 def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
-    """The offset of an instruction, what belongs to it in front of it included."""
+    """The offset of an instruction, including instructions before it that belong to it."""
     offset = decoded.instructions[index].offset
     raw = code.co_code
     while offset:
@@ -133,7 +133,7 @@ def _decode(code: CodeType) -> Decoded:
     raws = list(_raw_instructions(code.co_code))
     table = CURRENT.table
     instructions: list[Instruction] = []
-    index_at: dict[int, int] = {}  # offset -> index of the first instruction there or behind
+    index_at: dict[int, int] = {}  # offset -> index of the first instruction at or after it
     previous: Part | None = None
     for place, raw in enumerate(raws):
         index_at[raw.offset] = len(instructions)
@@ -167,7 +167,7 @@ def _decode(code: CodeType) -> Decoded:
 
 
 def exception_table(table: bytes) -> Iterator[tuple[int, int, int, int, bool]]:
-    """(start, end, target, depth, lasti) in byte offsets, innermost where ranges meet. Format: Objects/exception_handling_notes.txt."""
+    """(start, end, target, depth, lasti) in byte offsets, innermost if ranges overlap. Format: Objects/exception_handling_notes.txt."""
     stream = iter(table)
 
     def varint(first: int) -> int:

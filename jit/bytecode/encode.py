@@ -1,4 +1,4 @@
-"""Encoding: words as bytes of the running Python's bytecode, and the tables of a code object's handlers and positions."""
+"""Encodes words as bytes of the running Python's bytecode, and the tables of a code object's handlers and positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_UNITS = 8
 
 
 def instructions(word: str, argument: object = 0) -> tuple[tuple[str, int], ...]:
-    """A word as instructions of the running Python: (opcode, argument). Raises KeyError for what is no word."""
+    """A word as instructions of the running Python: (opcode, argument). Raises KeyError if it isn't a word."""
     return WORDS[word](argument)
 
 
@@ -34,13 +34,13 @@ def encode_instruction(opcode: str, arg: int) -> bytes:
 
 
 def stack_effect(opcode: str, arg: int) -> int:
-    """By how much an instruction that doesn't jump changes the stack's depth."""
+    """The change of the stack's depth by an instruction that doesn't jump."""
     number = dis.opmap[opcode]
     return dis.stack_effect(number, arg if number >= dis.HAVE_ARGUMENT else None, jump=False)
 
 
 def encode_handlers(rows: Sequence[tuple[int, int, int, int, bool]]) -> bytes:
-    """Rows (start, end, target, depth, lasti) in byte offsets as `co_exceptiontable` (Objects/exception_handling_notes.txt)."""
+    """Encode rows (start, end, target, depth, lasti) in byte offsets as `co_exceptiontable` (Objects/exception_handling_notes.txt)."""
     table = bytearray()
     for start, end, target, depth, lasti in rows:
         for first, value in enumerate((start // 2, (end - start) // 2, target // 2, depth << 1 | lasti)):
@@ -54,7 +54,7 @@ def encode_handlers(rows: Sequence[tuple[int, int, int, int, bool]]) -> bytes:
 
 
 def encode_lines(entries: Sequence[tuple[int, Position | None]], firstlineno: int) -> bytes:
-    """(code units, position) as `co_linetable` (Objects/locations.md)."""
+    """Encode pairs (code units, position) as `co_linetable` (Objects/locations.md)."""
     table = bytearray()
     line = firstlineno
     for units, position in entries:
@@ -81,7 +81,7 @@ def encode_lines(entries: Sequence[tuple[int, Position | None]], firstlineno: in
 
 
 def varint(value: int) -> bytes:
-    """Six bits a byte, lowest first."""
+    """Encode a number with six bits per byte, lowest first."""
     chunks = bytearray()
     while value > 63:
         chunks.append(64 | value & 63)

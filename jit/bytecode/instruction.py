@@ -1,4 +1,4 @@
-"""The version-neutral instruction that the interpreter runs and that errors point at."""
+"""The version-neutral instruction, which the interpreter runs and to which errors point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from framejit.naming import constant
 
 
 class Position(NamedTuple):
-    """Where an instruction stands in the source, as `code.co_positions()` gives it; columns are UTF-8 byte offsets."""
+    """The place of an instruction in the source, as in `code.co_positions()`; columns are UTF-8 byte offsets."""
 
     lineno: int | None
     end_lineno: int | None
@@ -25,7 +25,7 @@ class Instruction:
     """One canonical instruction.
 
     `op`: canonical name, the same on every Python version (bytecode/versions maps to it).
-    `arg`: the count, flags or slot that the operation needs, None where it needs none.
+    `arg`: the count, flags or slot that the operation needs, None if it needs none.
     `value`: the resolved argument: the constant, the name, the operator's symbol, or, for jumps, the target's index.
     `offset`: byte offset in `co_code` of the instruction that this one comes from; several may share it.
     `index`: its place in `Decoded.instructions`.

@@ -1,4 +1,4 @@
-"""Which local variables may still be read: a backward data-flow analysis of canonical bytecode."""
+"""Finds out which local variables may still be read: a backward data-flow analysis of canonical bytecode."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from framejit.bytecode.decode import Decoded
 
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
 CELL_READS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_FROM_DICT_OR_DEREF"})
-"""Operations that need the variable's cell, also to store to it."""
+"""Operations that need the variable's cell, even to store to it."""
 WRITES = frozenset({"STORE_FAST", "STORE_CELL", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 JUMPS = frozenset({
     "JUMP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER", "SEND",
 })  # fmt: skip
 ENDS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
-"""Control doesn't reach the next instruction."""
+"""Operations after which control doesn't reach the next instruction."""
 LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
 """Names of functions that see all variables of the function that calls them."""
 
 
 def live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
-    """For each instruction, the slots whose values may be read from there on. `super()` reads argument 0 and `__class__` unseen,
-    `locals()` and its like read everything."""
+    """For each instruction, the slots whose values may be read from there on. `super()` implicitly reads argument 0 and `__class__`;
+    `locals()` and similar functions read everything."""
     if decoded.live is None:
         decoded.live = _find_live_slots(code, decoded)
     return decoded.live

@@ -1,14 +1,14 @@
 """Code objects cut from others: resume functions, which enter a code object in its middle, and steps, which run one instruction of it.
 
 Both take one argument, the state: a tuple that is unpacked into the frame's slots (cells and free variables included: their slots take
-the cell objects themselves) and onto its stack. The original instructions are kept byte for byte behind a prologue; all their jumps are
+the cell objects themselves) and onto its stack. The original instructions are kept byte for byte after a prologue; all their jumps are
 relative, so they need no change.
 
-    resume: prologue | original code            the prologue jumps to the place, perhaps by way of a call or a raise
+    resume: prologue | original code            the prologue jumps to the place, perhaps after a call or a raise
     step:   prologue | one instruction | epilogue    the epilogue returns (choice, state)
 
-The order in a state: first the slots' values in the order of `Layout.slots`, then the stack's, top first. What is no value has a
-placeholder there: NULLs and the positions that handlers remember None, what PUSH_EXC_INFO pushes the exception that is being handled.
+The order in a state: first the slots' values in the order of `Layout.slots`, then the stack's, top first. An item that isn't a value has a
+placeholder there: None for NULLs and for the positions that handlers remember, and the exception being handled for what PUSH_EXC_INFO pushes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from framejit.bytecode.instruction import Position
 
 
 class ItemKind(enum.Enum):
-    """What an item of the stack is. HANDLED is what PUSH_EXC_INFO pushes below the exception."""
+    """The kind of an item of the stack. HANDLED is what PUSH_EXC_INFO pushes below the exception."""
 
     VALUE = enum.auto()
     NULL = enum.auto()
@@ -52,7 +52,7 @@ class Lasti(int):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a state holds: values of these slots (indices into localsplus), and a stack, bottom first."""
+    """The contents of a state: values of these slots (indices into localsplus), and a stack, bottom first."""
 
     slots: tuple[int, ...]
     stack: tuple[Item, ...]
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def handled(self) -> int | None:
-        """Where in the state the exception is that `sys.exc_info()` gives; None if none is being handled."""
+        """The position in the state of the exception that `sys.exc_info()` returns; None if none is being handled."""
         for depth, item in enumerate(reversed(self.stack)):
             if item is ItemKind.HANDLED:
                 return len(self.slots) + depth
@@ -70,10 +70,10 @@ class Layout:
 
 
 BELOW_OPERANDS = {1: (2, 3), 2: (2, 4, 2, 3)}
-"""The swaps that bring the two values on top of the stack, as they are, below so many others."""
+"""By the number of operands, the swaps that move the two values on top of the stack, in their order, below the operands."""
 
 Failed = Callable[["Writer"], None]
-"""Writes what is done with an exception before it is raised on: it is on top of the stack, and so is what shall be raised then."""
+"""Writes the code that handles an exception before it is raised again. The exception is on top of the stack, and so is what will be raised afterwards."""
 
 
 @dataclass(slots=True)
@@ -86,17 +86,17 @@ class Writer:
     handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
     """Rows of the exception table whose targets are original instructions, by index."""
     own_handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
-    """Rows of the exception table whose targets lie in what is written here."""
+    """Rows of the exception table whose targets are in the code written here."""
     position: Position | None = None
     handles: bool = False
-    """At the bottom of the stack is what POP_EXCEPT takes."""
+    """Whether the value that POP_EXCEPT takes is at the bottom of the stack."""
 
     def emit(self, word: str, argument: int = 0) -> None:
-        """One word of the vocabulary."""
+        """Append one word of the vocabulary."""
         self.raw(encode(word, argument))
 
     def raw(self, code: bytes) -> None:
-        """Instructions as they stand elsewhere."""
+        """Append instructions copied from elsewhere."""
         self.code += code
         self.lines.append((len(code) // 2, self.position))
 
@@ -109,7 +109,7 @@ class Writer:
         return len(self.consts) - 1
 
     def skip(self, skipped: Callable[[Writer], None]) -> None:
-        """Take what is on top of the stack for a truth: where it is true, go on after what `skipped` writes."""
+        """Take the value on top of the stack as a truth value: if it is true, skip the code that `skipped` writes."""
         rest = Writer(self.consts, position=self.position)
         skipped(rest)
         self.emit("jump_if_true", len(rest.code) // 2)
@@ -126,7 +126,7 @@ class Writer:
         self.emit("call", operands + len(more))
 
     def write_handler(self, failed: Failed) -> int:
-        """Write a handler that raises on, with a jump over it, and give where it begins."""
+        """Write a handler that raises again, with a jump over it, and return its offset."""
         rest = Writer(self.consts, position=self.position)
         failed(rest)
         rest.emit("reraise")
@@ -137,9 +137,9 @@ class Writer:
         return start
 
     def write_covered(self, written: Callable[[Writer], None], failed: Failed | None, depth: int) -> tuple[range, range]:
-        """Write instructions, and what is done with their exceptions. `depth`: how much of the stack lies below the exception then.
+        """Write instructions, and the handler of their exceptions. `depth`: how much of the stack is below the exception there.
 
-        Gives where the instructions are, and where those are whose exceptions leave what is written.
+        Returns the range of the instructions, and the range of those whose exceptions leave the written code.
         """
         if failed is None:
             start = len(self.code)
@@ -152,8 +152,8 @@ class Writer:
         return range(start, len(self.code)), range(handler, start)
 
     def handle(self, layout: Layout) -> None:
-        """Have the exception that the state in slot 0 says handled, until something is given back. For steps: what must be undone
-        lies at the bottom of the stack, where frames have none of theirs.
+        """Make the exception that the state in slot 0 names the handled one, until something is returned. For steps: the value that undoes
+        this is at the bottom of the stack, where frames have none of theirs.
         """
         at = layout.handled
         if at is not None:
@@ -165,14 +165,14 @@ class Writer:
             self.handles = True
 
     def start(self, code: CodeType, layout: Layout) -> None:
-        """Write the instructions before RESUME. The state may lack free variables: their slots must hold cells nevertheless, for `f_locals`."""
+        """Write the instructions before RESUME. Even if the state lacks free variables, their slots must hold cells, for `f_locals`."""
         frees = arguments(code)["co_freevars"]
         first = len(slot_names(code)) - len(frees)
         if any(first + index not in layout.slots for index in range(len(frees))):
             self.emit("copy_free_variables", len(frees))
 
     def unpack(self, layout: Layout, cells: Sequence[int] = ()) -> None:
-        """From the state in slot 0 to slots and stack. `f_locals` looks into the cells of `cells` only after a MAKE_CELL."""
+        """Unpack the state in slot 0 to slots and stack. `f_locals` reads the contents of the cells of `cells` only after a MAKE_CELL."""
         self.emit("load_local", 0)
         self.emit("unpack", len(layout))
         for slot in cells:
@@ -183,8 +183,8 @@ class Writer:
             self.emit("delete_local", 0)
 
     def place(self, stack: Sequence[Item], above: int = 0) -> None:
-        """Replace the placeholders in the stack, which has `above` more values on top, by what they stand for, from the bottom up:
-        in the order in which the exceptions came to be handled.
+        """Replace the placeholders in the stack, which has `above` more values on top, by what they stand for, from the bottom up,
+        which is the order in which the exceptions came to be handled.
         """
         for index, item in enumerate(stack):
             if item is ItemKind.VALUE:
@@ -205,11 +205,11 @@ class Writer:
                 self.emit("swap", depth)
 
     def place_nulls(self, stack: Sequence[Item]) -> None:
-        """Replace the placeholders of NULLs at the top of the stack; a step has no use for the others."""
+        """Replace the placeholders of NULLs at the top of the stack; a step doesn't need the others."""
         self.place([item if item is ItemKind.NULL else ItemKind.VALUE for item in stack])
 
     def pack(self, layout: Layout) -> None:
-        """From the stack, which has the values of `layout.stack`, and the slots to a state on the stack."""
+        """Pack the slots, and the stack, which has the values of `layout.stack`, to a state on the stack."""
         for slot in reversed(layout.slots):
             self.emit("load_local", slot)
         self.emit("build_tuple", len(layout))
@@ -229,7 +229,7 @@ class Writer:
         self.give_back()
 
     def give_back(self) -> None:
-        """Return what is on top of the stack."""
+        """Return the value on top of the stack."""
         if self.handles:
             self.emit("swap", 2)
             self.emit("pop_handled")
@@ -244,12 +244,12 @@ def cell_slots(code: CodeType) -> tuple[int, ...]:
 
 
 def made_cells(code: CodeType) -> tuple[int, ...]:
-    """The slots among these for which the original code, which is all there in a resume function, has no MAKE_CELL: free variables there."""
+    """The slots among these for which the original code, which a resume function contains completely, has no MAKE_CELL: they are free variables there."""
     return tuple(slot for slot in cell_slots(code) if slot_names(code)[slot] in code.co_freevars)
 
 
 def arguments(code: CodeType) -> dict[str, Any]:
-    """The fields that make a code object one of a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
+    """The fields that give a code object a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
     names, cells, frees = code.co_varnames, code.co_cellvars, code.co_freevars
     if not names:
         if not cells and frees:
@@ -268,7 +268,7 @@ def arguments(code: CodeType) -> dict[str, Any]:
 
 
 def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
-    """A function of a spliced code object. Its closure is never read: the state brings the cells. Where native code calls it, it runs as it is."""
+    """A function with a spliced code object. Its closure is never read: the state brings the cells. If native code calls it, it runs uncompiled."""
     mark_code(code, NEVER)
     return FunctionType(code, namespace, code.co_name, None, tuple(CellType() for _ in code.co_freevars))
 
@@ -277,8 +277,8 @@ def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
 
 
 class Inner(NamedTuple):
-    """The resume function of an inner frame. `finish` writes the code that makes of its result the instruction's; `failed`: what is done with
-    an exception that comes instead, None for nothing; `how` is for who asks.
+    """The resume function of an inner frame. `finish` writes the code that turns its result into the instruction's; `failed`: writes the handler of
+    an exception that it raises, None if there is none; `how` is information for callers of `entered_how`.
     """
 
     function: FunctionType
@@ -290,9 +290,9 @@ class Inner(NamedTuple):
 def resume_after(
     code: CodeType, layout: Layout, offset: int, position: Position, name: str, inner: Inner | None, call: int, decoded: Decoded
 ) -> CodeType:
-    """Enter `code` at `offset`. With `inner`, the top of the state's stack is the inner frame's state: what it makes of it is pushed.
+    """Enter `code` at `offset`. With `inner`, the top of the state's stack is the inner frame's state: its result is pushed.
 
-    `call`: the index of the instruction that is behind: with `inner`, the one that the inner frame runs for.
+    `call`: the index of the instruction before `offset`: with `inner`, the one that the inner frame runs for.
     """
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, layout)
@@ -329,7 +329,7 @@ def resume_raising(
 
 
 def resume_generator(code: CodeType, layout: Layout, offset: int, position: Position, decoded: Decoded) -> CodeType:
-    """A generator function of one argument, the state: what it makes goes on at `offset` with None on top of the stack. That is a
+    """A generator function of one argument, the state: its generator continues at `offset` with None on top of the stack. That is a
     YIELD_VALUE, which suspends it again as soon as it is first resumed, or the POP_TOP that takes the first value sent.
     """
     writer = Writer(list(code.co_consts), position=position)
@@ -345,7 +345,7 @@ def resume_generator(code: CodeType, layout: Layout, offset: int, position: Posi
 
 
 def cover(writer: Writer, covered: range, handler: Handler | None) -> None:
-    """Have instructions of the prologue handled as the instruction that they stand for."""
+    """Let instructions of the prologue have the handler of the instruction that they stand for."""
     if handler is not None and covered:
         writer.handlers.append((covered.start, covered.stop, handler.target, handler.depth, handler.lasti))
 
@@ -362,10 +362,10 @@ def enter(
     how: Any = None,
     raises: int | None = None,
 ) -> CodeType:
-    """Put the prologue in front of the whole original code, with a jump to `offset`.
+    """Put the prologue before the whole original code, with a jump to `offset`.
 
-    `behind`: the original offset of the instruction that the prologue stands for; `calls`: where it calls an inner resume function; `raises`: where it
-    ends before the jump, in raising an exception.
+    `behind`: the original offset of the instruction that the prologue stands for; `calls`: the range in which it calls an inner resume function; `raises`: the
+    offset at which it ends by raising an exception, instead of the jump.
     """
     leaves = len(writer.code) if raises is None else raises
     writer.emit("jump", (offset + 2) // 2)
@@ -399,14 +399,14 @@ def enter(
 
 
 def own_lasti(item: RaisedAt, shift: int) -> Lasti:
-    """The position as code whose prologue has `shift` bytes counts it (Python/bytecodes.c: RERAISE)."""
+    """The position as counted by code whose prologue has `shift` bytes (Python/bytecodes.c: RERAISE)."""
     lasti = Lasti((item.offset + shift) // 2)
     lasti.offset = item.offset
     return lasti
 
 
 class SplicedFrom(NamedTuple):
-    """Where a resume function's code is from, and where in it the prologue ends: from offset `leaves` up to `shift` it jumps to `place`, or raises."""
+    """The original of a resume function's code, and the end of its prologue: from offset `leaves` to `shift` it jumps to `place`, or raises."""
 
     made: weakref.ref[CodeType]
     code: CodeType
@@ -422,13 +422,13 @@ _origins: dict[int, SplicedFrom] = {}
 
 
 def spliced(code: CodeType) -> SplicedFrom | None:
-    """Where code is from that is a resume function's; None for other code."""
+    """The original of a resume function's code; None for other code."""
     found = _origins.get(id(code))
     return found if found is not None and found.made() is code else None
 
 
 def original_offset(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
-    """The original of a resume function's code, and the original offset of one of its instructions: of a call in the prologue, that of
+    """The original of a resume function's code, and the original offset of one of its instructions: for a call in the prologue, that of
     the call that it stands for. None for other code; the offset is -1 elsewhere in a prologue.
     """
     found = spliced(code)
@@ -440,7 +440,7 @@ def original_offset(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
 
 
 def entered_how(code: CodeType) -> Any:
-    """What a resume function's prologue makes of its inner function's result: `Inner.how`."""
+    """How a resume function's prologue uses its inner function's result: `Inner.how`."""
     return _origins[id(code)].how
 
 
@@ -468,7 +468,7 @@ class Outcome:
     choice: int
     layout: Layout
     drops: int = 0
-    """Values on the stack that the state doesn't take."""
+    """The number of values on the stack that the state doesn't take."""
 
 
 def step(
@@ -481,10 +481,10 @@ def step(
     raised: Outcome | None,
     failed: Failed | None = None,
 ) -> CodeType:
-    """Run `instruction` on the top `operands` values of the stack, then give the outcome `after`; on an exception `raised`, if given.
+    """Run `instruction` on the top `operands` values of the stack, then return the outcome `after`; on an exception `raised`, if given.
 
-    Values below the operands pass through as they are, placeholders included. `after` is None where the instruction always raises.
-    `failed`: what is done with the exception first, where the values below the operands lie below it.
+    Values below the operands stay as they are, placeholders included. `after` is None if the instruction always raises.
+    `failed`: writes the code that handles the exception first, with the values below the operands below it.
     """
     writer = start_step(code, before, position)
     below = len(before.stack) - operands
@@ -504,7 +504,7 @@ def branch(
     other: Outcome,
     raised: Outcome | None,
 ) -> CodeType:
-    """Make a jump, "jump_if_false" or "for_iter": where it is taken, `taken` is given, else `other`."""
+    """Make a jump, "jump_if_false" or "for_iter": if it is taken, return `taken`, else `other`."""
     writer = start_step(code, before, position)
     start = len(writer.code)
     rest = Writer(writer.consts, position=position, handles=writer.handles)
@@ -520,7 +520,7 @@ def branch(
 
 
 def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
-    """A step up to where its stack is that of the frame, placeholders in place."""
+    """A step up to the point where its stack is that of the frame, with placeholders in place."""
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, before)
     writer.emit("start")
@@ -530,8 +530,8 @@ def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
 
 
 def finish_step(code: CodeType, writer: Writer, leaving: range, raised: Outcome | None, size: int) -> CodeType:
-    """The finished code. What the instructions at `leaving` raise becomes the outcome `raised`, if the frame handles it: the
-    exception has the step's entry in its traceback, and gets no second one where it is raised again.
+    """The finished code. An exception raised by the instructions in `leaving` becomes the outcome `raised`, if the frame handles it: the
+    exception has the step's entry in its traceback, and gets no second one when it is raised again.
     """
     handlers = []
     if raised is not None:
@@ -550,13 +550,13 @@ def finish_step(code: CodeType, writer: Writer, leaving: range, raised: Outcome 
 def outer_step(
     code: CodeType, before: Layout, inner: FunctionType, position: Position, raised: Outcome | None, after: Layout, failed: Failed | None
 ) -> CodeType:
-    """The step of a frame that is inside a call: run the inner frame's step on the top of the stack, its state, and wrap what it gives.
+    """The step of a frame that is inside a call: run the inner frame's step on the top of the stack, its state, and wrap its result.
 
-    `failed`: what is done with an exception of the inner frame first.
+    `failed`: writes the code that first handles an exception of the inner frame.
     """
     writer = start_step(code, before, position)
     _, leaving = writer.write_covered(lambda writer: writer.call_const(inner), failed, len(before.stack) - 1 + writer.handles)
-    # On the stack is (choice, inner state) where the state to be given has the inner state alone.
+    # The stack has (choice, inner state) where the state to be returned has the inner state alone.
     for slot in reversed(after.slots):
         writer.emit("load_local", slot)
     writer.emit("build_tuple", len(after))

@@ -1,4 +1,4 @@
-"""Whether code changes anything but its own variables, as far as its bytecode says."""
+"""Finds out whether code changes anything but its own variables, as far as its bytecode shows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from framejit.bytecode.decode import decode
 
 OWN = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_CELL"})
 CHANGES = ("STORE_", "DELETE_", "IMPORT_", "YIELD_", "GET_YIELD", "MAKE_FUNCTION", "LOAD_BUILD_CLASS", "BEFORE_WITH")
-"""The beginnings of the names of operations that change what isn't the code's own, or begin code that might."""
+"""The prefixes of the names of operations that change something other than the code's own variables, or that begin code which might."""
 
 
 def only_computes(code: CodeType) -> bool:
-    """Whether the instructions of code change nothing but its own variables. What it calls may."""
+    """Whether the instructions of code change nothing but its own variables. The functions that it calls may do so."""
     return not any(instruction.op.startswith(CHANGES) and instruction.op not in OWN for instruction in decode(code).instructions)
 
 

@@ -1,4 +1,4 @@
-"""What closing a generator that waits runs: handlers, which GeneratorExit meets on its way out, and the `close()` of what it delegates to."""
+"""Finds out what runs when a suspended generator is closed: handlers that GeneratorExit passes, and the `close()` of the iterator that it delegates to."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from framejit.objects.tupleobject import TupleObject
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
 LETS_GO = frozenset({"POP_TOP", "FOR_ITER", "STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF", "RETURN_VALUE"})
-"""Instructions that may let go of a value: of what they pop, of an iterator that ends, of a variable's, or of all that the frame has."""
+"""Instructions that may release a value: the one that they pop, an iterator that ends, that of a variable, or all that the frame holds."""
 HOLDERS = frozenset(map(id, {
     *(tuple, list, dict, types.CellType, types.MethodType, types.MethodWrapperType, types.GeneratorType),
     *ITERATOR_FIELDS,
     *(type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())), type(iter({}.items()))),
 }))  # fmt: skip
-"""Types, by identity, whose values are looked into for generators."""
+"""Types, by identity, whose values are searched for generators."""
 MOST = 1000
-"""Values that are looked at for generators, at most."""
+"""The most values that are searched for generators."""
 
 
 def drops_silently(vm: VM, frame: Frame) -> bool:
-    """Whether GeneratorExit leaves the frame from where it is suspended without running anything but tests of `except` clauses.
+    """Whether GeneratorExit leaves the frame from where it is suspended without running anything except tests of `except` clauses.
 
-    Handlers are followed as they are written: `except IndexError:` lets GeneratorExit pass, `finally:` and `with` don't.
+    Handlers are followed as written: `except IndexError:` lets GeneratorExit pass, `finally:` and `with` don't.
     The iterator that the frame delegates to is closed first.
     """
     if closes_delegate(vm, frame):
@@ -88,7 +88,7 @@ def drops_silently(vm: VM, frame: Frame) -> bool:
 
 def closes_delegate(vm: VM, frame: Frame) -> bool:
     """Whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A traced generator isn't one: its
-    own frame tells what closing it runs."""
+    own frame shows what closing it runs."""
     if not frame.instruction.value:
         return False
     iterator = settle(frame.stack[-1])
@@ -96,7 +96,7 @@ def closes_delegate(vm: VM, frame: Frame) -> bool:
 
 
 def let_go_of(frame: Frame) -> Sequence[Any]:
-    """What the frame's instruction, one of LETS_GO, lets go of. What the outermost frame has ends with it, and what a prologue unpacks stays."""
+    """The values that the frame's instruction, one of LETS_GO, releases. The outermost frame's values end with it, and those that a prologue unpacks stay."""
     instruction = frame.instruction
     if is_prologue(frame.code, instruction.offset):
         return ()
@@ -111,7 +111,7 @@ def let_go_of(frame: Frame) -> Sequence[Any]:
 
 
 def waiting_generator(values: Iterable[Any]) -> types.GeneratorType[Any, Any, Any] | None:
-    """A real generator, among these values of a trace or in one of them, that has something to run when it is closed."""
+    """A real generator, among these values of a trace or inside one of them, for which closing runs something."""
     known: set[int] = set()
     waiting = list(values)
     while waiting and len(known) < MOST:
@@ -129,7 +129,7 @@ def waiting_generator(values: Iterable[Any]) -> types.GeneratorType[Any, Any, An
 
 
 def real_waiting_generator(value: Any) -> types.GeneratorType[Any, Any, Any] | None:
-    """A generator that has something to run when it is closed: the value itself, or one that is found in it."""
+    """A generator for which closing runs something: the value itself, or one that is found inside it."""
     known = {id(value)}
     waiting = [value]
     while waiting and len(known) < MOST:
@@ -143,7 +143,7 @@ def real_waiting_generator(value: Any) -> types.GeneratorType[Any, Any, Any] | N
 
 
 def inside(value: Any) -> Iterable[Any]:
-    """What a value holds, where that is looked into: containers, iterators, methods, context managers of generators."""
+    """The values inside a value, if it is searched: those of containers, iterators, methods, context managers of generators."""
     cls = type(value)
     if id(cls) in HOLDERS:
         return gc.get_referents(value)
@@ -153,7 +153,7 @@ def inside(value: Any) -> Iterable[Any]:
 
 
 def runs_when_closed(code: CodeType) -> bool:
-    """Whether generators of this code have somewhere something to run when they are closed: a `yield` in a `try` or `with` block, a `yield from`."""
+    """Whether closing a generator of this code may run something, at some place: a `yield` in a `try` or `with` block, a `yield from`."""
     decoded = decode(code)
     for index, instruction in enumerate(decoded.instructions):
         if instruction.op == "YIELD_VALUE":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class State(enum.Enum):
-    """Where in its life a frame is; CPython's `gi_frame_state`."""
+    """The stage of a frame's life; CPython's `gi_frame_state`."""
 
     CREATED = enum.auto()
     RUNNING = enum.auto()
@@ -35,14 +35,14 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LastInstruction:
-    """What the exception table's `lasti` pushes below the exception: which instruction raised."""
+    """The value that the exception table's `lasti` pushes below the exception: the instruction that raised."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExceptionState:
-    """What PUSH_EXC_INFO pushes below the exception: the exception handled from there on, and what POP_EXCEPT goes back to."""
+    """The value that PUSH_EXC_INFO pushes below the exception: the exception handled from there on, and the one to which POP_EXCEPT returns."""
 
     handled: Object
     outer: Object | None
@@ -50,7 +50,7 @@ class ExceptionState:
 
 @dataclass(frozen=True, slots=True)
 class FrameSnapshot:
-    """A frame's state, to go back to."""
+    """A frame's state, to return to."""
 
     pc: int
     stack: tuple[Any, ...]
@@ -63,11 +63,11 @@ class FrameSnapshot:
 class Frame:
     """One activation of a code object.
 
-    `locals`: a value, or None where unbound, for each slot of `decoded.slots`; cell and free slots hold cell objects.
-    `namespace`: where LOAD_NAME and STORE_NAME look first, in class bodies; None in functions.
+    `locals`: a value, or None if unbound, for each slot of `decoded.slots`; cell and free slots hold cell objects.
+    `namespace`: the dict that LOAD_NAME and STORE_NAME use first, in class bodies; None in functions.
     `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
-    `mark`: the trail's position where the instruction at `pc` began.
-    `delivery`: how what the frame returns becomes the result of the parent's instruction; None where other code uses it first.
+    `mark`: the trail's position at the beginning of the instruction at `pc`.
+    `delivery`: how the frame's return value becomes the result of the parent's instruction; None if other code uses it first.
     `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
     """
 
@@ -128,7 +128,7 @@ class Frame:
         return self.instruction.position.lineno or self.code.co_firstlineno
 
     def is_in_loop(self) -> bool:
-        """Whether a loop of the frame may come to the instruction at `pc` once more."""
+        """Whether a loop of the frame may reach the instruction at `pc` again."""
         rest = self.decoded.instructions[self.pc :]
         return any(later.op in JUMPS and later.value <= self.pc for later in rest)
 
@@ -152,14 +152,14 @@ class Frame:
         return None
 
     def callers(self) -> Iterable[Frame]:
-        """This frame and those it was called from, innermost first."""
+        """This frame and those from which it was called, innermost first."""
         frame: Frame | None = self
         while frame is not None:
             yield frame
             frame = frame.parent
 
     def leave(self, state: State) -> None:
-        """Stop running, for now or for good. A generator that waits has no caller, whom it would otherwise keep."""
+        """Stop running, for now or for good. A suspended generator has no caller, which it would otherwise keep alive."""
         self.state = state
         self.parent = None
 

@@ -1,4 +1,4 @@
-"""Which handlers of the program an exception would meet that is raised where frames stand."""
+"""Finds out which handlers of the program an exception would reach if it were raised in the present frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARIES = ("torch", "contextlib", "framejit")
 def meets_handler(frame: Frame | None) -> bool:
     """Whether a handler of this frame or its callers would see the exception: `except`, `finally`, or a `with` block's `__exit__`.
 
-    Not counted are torch's own, which put back what the graph puts back too, unless their block was entered before the trace began.
+    torch's own are not counted, because they restore what the graph restores too, unless their block was entered before the trace began.
     """
     while frame is not None:
         handler = frame.decoded.handler_at[frame.pc]
@@ -31,7 +31,7 @@ def meets_handler(frame: Frame | None) -> bool:
 
 
 def is_caught(frame: Frame | None) -> bool:
-    """Whether an `except` of this frame or its callers might take the exception, which then is no failure but a way that the program goes."""
+    """Whether an `except` of this frame or its callers might catch the exception, so that it isn't a failure but a path that the program takes."""
     while frame is not None:
         handler = frame.decoded.handler_at[frame.pc]
         while handler is not None:
@@ -43,7 +43,7 @@ def is_caught(frame: Frame | None) -> bool:
 
 
 def has_except(instructions: Sequence[Instruction], target: int) -> bool:
-    """Whether a handler is that of an `except`; `finally` and `with` raise the exception once more, as a rule."""
+    """Whether a handler is that of an `except`; `finally` and `with` usually raise the exception again."""
     if instructions[target].op != "PUSH_EXC_INFO":
         return False
     if instructions[target + 1].op == "POP_TOP":
@@ -57,7 +57,7 @@ def has_except(instructions: Sequence[Instruction], target: int) -> bool:
 
 
 def is_of_library(frame: Frame) -> bool:
-    """Whether the frame is of a library that compiled code answers for."""
+    """Whether the frame belongs to a library whose handlers compiled code takes into account."""
     name = frame.globals.value.get("__name__")
     return isinstance(name, str) and name.partition(".")[0] in LIBRARIES
 

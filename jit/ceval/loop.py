@@ -22,14 +22,14 @@ HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_it
 
 
 def run(vm: Machine, frame: Frame) -> Object:
-    """Run a frame until it returns. Raises Raise where the traced program does, with the frame left as it was then."""
+    """Run a frame until it returns. Raises Raise if the traced program raises, with the frame left in the state of that moment."""
     signal = _finish(vm, frame, frame.pc)
     assert isinstance(signal, Return), "YIELD_VALUE outside a generator"
     return signal.value
 
 
 def resume(vm: Machine, frame: Frame, sent: Object, exc: Object | None = None, parent: Frame | None = None) -> Return | Yield:
-    """Go on with a generator's frame, whose RETURN_GENERATOR has run: send it a value, or throw `exc` into it, until it yields or returns.
+    """Continue a generator's frame, whose RETURN_GENERATOR has run: send it a value, or throw `exc` into it, until it yields or returns.
 
     The caller has checked that it is neither running nor finished. StopIteration never leaves it (PEP 479). `parent` is the resuming frame.
     """
@@ -53,7 +53,7 @@ def _throw(vm: Machine, frame: Frame, exc: Object) -> Return | Yield:
             if not finished:
                 frame.leave(State.SUSPENDED)
                 return Yield(result)
-            # The SEND before the YIELD_VALUE knows where its loop ends.
+            # The SEND before the YIELD_VALUE has the end of its loop as its target.
             frame.stack[-1] = result
             return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
     frame.state = State.RUNNING
@@ -66,7 +66,7 @@ def _throw(vm: Machine, frame: Frame, exc: Object) -> Return | Yield:
         try:
             raise thrown
         finally:
-            del thrown  # its traceback leads to this frame
+            del thrown  # its traceback refers to this frame
     return _finish_generator(vm, frame, pc)
 
 
@@ -81,7 +81,7 @@ def _finish_generator(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
 
 
 def _finish(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
-    """Execute from `pc` on until a signal leaves the frame, and note what that makes of it."""
+    """Execute from `pc` until a signal leaves the frame, and set the frame's state accordingly."""
     frame.state = State.RUNNING
     try:
         signal = execute(vm, frame, pc)
@@ -114,7 +114,7 @@ def execute(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
                         vm.count_iteration()
                     pc = target
         except (Return, Yield) as signal:
-            return signal.with_traceback(None)  # which leads to the frames that will hold the signal: a cycle
+            return signal.with_traceback(None)  # which refers to the frames that will hold the signal: a cycle
         except Raise as signal:
             target = unwind(vm, frame, signal)
             if target is None:
@@ -123,9 +123,9 @@ def execute(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
 
 
 def unwind(vm: Machine, frame: Frame, signal: Raise) -> int | None:
-    """Where an exception raised at `frame.pc` is handled, with the stack prepared for it; None if nowhere in this frame.
+    """The index where an exception raised at `frame.pc` is handled, with the stack prepared for it; None if it isn't handled in this frame.
 
-    Raising is left to the caller: a signal that a frame of its own traceback holds would be a cycle, and keep the whole trace alive.
+    Raising is left to the caller: a signal held by a frame of its own traceback would be a cycle, and keep the whole trace alive.
     """
     if not signal.chained:
         signal.chained = True
@@ -146,7 +146,7 @@ def unwind(vm: Machine, frame: Frame, signal: Raise) -> int | None:
 
 
 def shown(program: list[Any]) -> list[Any]:
-    """The program with each instruction written to the log `trace` before it is executed: nothing is paid for the log while it is off."""
+    """The program, with each instruction written to the log `trace` before it is executed. While the log is off, this costs nothing."""
 
     def show(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
         depth = sum(1 for _ in frame.callers()) - 1
@@ -157,7 +157,7 @@ def shown(program: list[Any]) -> list[Any]:
 
 
 def telling(program: list[Any]) -> list[Any]:
-    """The program with its instructions that let go of values telling `vm` of which, before they do."""
+    """The program, in which instructions that release values pass them to `vm` beforehand."""
 
     def tell(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
         vm.lets_go(let_go_of(frame))
@@ -167,6 +167,6 @@ def telling(program: list[Any]) -> list[Any]:
 
 
 def link(decoded: Decoded) -> list[Any]:
-    """Bind each instruction to what executes it."""
+    """Bind each instruction to the function that executes it."""
     decoded.program = [(OPERATIONS[instruction.op].execute, instruction) for instruction in decoded.instructions]
     return decoded.program

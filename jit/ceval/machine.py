@@ -1,4 +1,4 @@
-"""What the interpreter sees of the running trace, beyond what objects see of it."""
+"""The interpreter's view of the running trace, beyond what objects see of it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Machine(VM, Protocol):
     """The running trace, for which the loop runs frames."""
 
     has_generators: bool
-    """The traced frame is a resume function's whose state holds generators that wait."""
+    """Whether the traced frame is a resume function's whose state holds suspended generators."""
 
     def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
-        """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `reraised`: one that the frame has handled."""
+        """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `reraised`: the frame has handled it before."""
 
     def lets_go(self, values: Iterable[Any]) -> None:
-        """Where `has_generators`: an instruction or an exception lets go of these values. May stop the trace."""
+        """If `has_generators`: an instruction or an exception releases these values. May stop the trace."""
 
     def count_iteration(self) -> None:
         """A loop begins again. A trace that would not end is given up."""

@@ -1,12 +1,12 @@
-"""The `@op` registry: what executes each canonical operation, with its stack effect, declared as "inputs -- outputs", deepest first.
+"""The `@op` registry: the handler of each canonical operation, with its stack effect, declared as "inputs -- outputs", deepest first.
 
     @op("BINARY_OP", "left right -- result")
     def binary_op(vm, frame, instruction, left, right): ...
 
-A handler is given its operands, and its result replaces them once it has succeeded: one value for one output, a sequence for several.
-With no outputs, what it returns is where to go on: an instruction index, or None for the next one.
-`items[n]` stands for as many operands as `n` says, by default the instruction's argument; they arrive as a list. A `raw` handler moves the
-stack itself (its effect is declared all the same), and returns where to go on.
+A handler gets its operands, and its result replaces them once it has succeeded: one value for one output, a sequence for several.
+Without outputs, it returns where to continue: an instruction index, or None for the next one.
+`items[n]` stands for `n` operands, by default as many as the instruction's argument says; they are passed as a list. A `raw` handler changes the
+stack itself (its effect is declared all the same), and returns where to continue.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _OPERAND = re.compile(r"([a-z_]+)(\[n\])?$")
 
 @dataclass(frozen=True, slots=True)
 class StackEffect:
-    """A parsed stack effect: for each operand, whether it stands for n of them."""
+    """A parsed stack effect: for each operand, whether it stands for n operands."""
 
     inputs: tuple[bool, ...]
     outputs: tuple[bool, ...]
     size: Size
 
     def pops(self, instruction: Instruction) -> int:
-        """How many operands the instruction takes."""
+        """The number of operands that the instruction takes."""
         return self._count(self.inputs, instruction)
 
     def pushes(self, instruction: Instruction) -> int:
-        """How many results it leaves, where it doesn't jump."""
+        """The number of results that it leaves if it doesn't jump."""
         return self._count(self.outputs, instruction)
 
     def _count(self, operands: tuple[bool, ...], instruction: Instruction) -> int:
@@ -50,7 +50,7 @@ class StackEffect:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A canonical operation: its effect, and what executes one instruction of it."""
+    """A canonical operation: its effect, and the function that executes one instruction of it."""
 
     name: str
     effect: StackEffect
@@ -66,7 +66,7 @@ def _argument(instruction: Instruction) -> int:
 
 
 def parse_effect(text: str, size: Size = _argument) -> StackEffect:
-    """The effect written as "inputs -- outputs"; raises ValueError for anything else."""
+    """Parse an effect written as "inputs -- outputs"; raises ValueError for anything else."""
 
     def operands(side: str) -> tuple[bool, ...]:
         matches = [_OPERAND.match(word) for word in side.split()]
@@ -94,7 +94,7 @@ def op(name: str, effect: str, n: Size = _argument, raw: bool = False) -> Callab
 
 
 def bind(handler: Handler, effect: StackEffect) -> Execute:
-    """What executes an instruction: the handler, and the movement of its operands and results; the frequent shapes have their own."""
+    """The function that executes an instruction: it calls the handler, and moves its operands and results; there are separate ones for the frequent shapes."""
     if not any(effect.inputs + effect.outputs):
         special = _SHAPES.get((len(effect.inputs), len(effect.outputs)))
         if special is not None:

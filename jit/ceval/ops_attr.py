@@ -1,4 +1,4 @@
-"""Operators, attributes, items and imports."""
+"""Handlers of operators, attributes, items and imports."""
 
 from __future__ import annotations
 

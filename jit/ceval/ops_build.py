@@ -1,4 +1,4 @@
-"""Building containers and strings, filling them, and taking them apart."""
+"""Handlers of the instructions that build containers and strings, fill them, and take them apart."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def format_value(vm: VM, frame: Frame, instruction: Instruction, value: Object, 
     return text.format_(vm, value, CONVERSIONS[instruction.value & 3], spec[0] if spec else None)
 
 
-# Filling: the container stands below the operands.
+# Filling: the container is below the operands.
 
 
 @op("LIST_APPEND", "item --")
@@ -96,7 +96,7 @@ def dict_update(vm: VM, frame: Frame, instruction: Instruction, mapping: Object)
 @op("DICT_MERGE", "mapping --")
 def dict_merge(vm: VM, frame: Frame, instruction: Instruction, mapping: Object) -> None:
     depth = instruction.value
-    # The function being called stands below its positional arguments; its name is in the error for a repeated keyword.
+    # The function being called is below its positional arguments; its name is in the error for a repeated keyword.
     build.dict_merge(vm, frame.stack[-1 - depth], mapping, frame.stack[-3 - depth])
 
 

@@ -1,4 +1,4 @@
-"""Calls, and making functions."""
+"""Handlers of calls, and of making functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framejit.objects.delivery import AS_IT_IS
 if TYPE_CHECKING:
     from framejit.objects.object import VM, Object
 
-# Include/internal/pycore_code.h: what MAKE_FUNCTION's flags say is on the stack, deepest first.
+# Include/internal/pycore_code.h: the values that MAKE_FUNCTION's flags say are on the stack, deepest first.
 DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
 
 

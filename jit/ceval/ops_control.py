@@ -1,4 +1,4 @@
-"""Jumps, returns, and the operations that framejit refuses by name."""
+"""Handlers of jumps and returns, and of the operations that framejit refuses by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from framejit.objects.object import VM, Object
 
 LONGEST_RAISE = 200
-"""So many instructions make an exception and raise it, at most."""
+"""The most instructions that make an exception and raise it."""
 WAYS_OUT = frozenset({"RETURN_VALUE", "YIELD_VALUE", "SEND", "FOR_ITER", "RERAISE"})
 
 
@@ -36,7 +36,7 @@ def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition:
 
 
 def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) -> bool:
-    """Which way a branch goes. Where it depends on the data of tensors, and one way leads to a `raise`, the graph checks that it goes the other."""
+    """Whether the condition of a branch is true. If it depends on the data of tensors, and one target leads to a `raise`, the graph checks it for the other."""
     if abstract.depends_on_data(vm, condition):
         expected = raises(frame, if_false)
         if expected != raises(frame, if_true) and not is_caught(frame) and vm.observe(condition).check_truth(vm, expected):

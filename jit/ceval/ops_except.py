@@ -1,4 +1,4 @@
-"""Raising, handling and cleaning up: exceptions and `with`."""
+"""Handlers of raising, handling and cleaning up: exceptions and `with`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def stopiteration_error_op(vm: VM, frame: Frame, instruction: Instruction, exc: 
 
 
 def stopiteration_error(vm: VM, exc: Object) -> Object:
-    """What a generator raises where `exc` would leave it: PEP 479 makes a RuntimeError of StopIteration."""
+    """The exception that a generator raises if `exc` would leave it: PEP 479 makes a RuntimeError of StopIteration."""
     if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
         return exc
     try:

@@ -1,4 +1,4 @@
-"""Iteration, and the inside of generators."""
+"""Handlers of iteration, and of the instructions inside generators."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def throw_into(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
     if abstract.exception_match(vm, exc, build.const(vm, GeneratorExit)):
         try:
             close = abstract.lookup_attr(vm, receiver, "close")
-        except Raise:  # CPython hands it to sys.unraisablehook
+        except Raise:  # CPython passes it to sys.unraisablehook
             vm.unsupported(breaks.UnsupportedOperation("closing a generator whose iterator raises where its close is looked up"))
         if close is not None:
             abstract.call(vm, close, [], {})

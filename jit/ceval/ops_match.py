@@ -1,4 +1,4 @@
-"""The instructions of `match` statements."""
+"""Handlers of the instructions of `match` statements."""
 
 from __future__ import annotations
 

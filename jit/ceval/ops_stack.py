@@ -1,4 +1,4 @@
-"""Constants, the stack, and variables: fast locals, cells, globals and names."""
+"""Handlers of constants, the stack, and variables: fast locals, cells, globals and names."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _builtin(vm: VM, frame: Frame, name: str) -> Object:
 
 
 def _item(vm: VM, namespace: Namespace, name: str) -> Object | None:
-    """What globals or builtins have under a name. A subclass of dict, as programs give it to `eval`, is asked as by `namespace[name]`."""
+    """The value of a name in globals or builtins. A subclass of dict, which programs may pass to `eval`, is asked by `namespace[name]`."""
     if namespace.cls is dict:
         return namespace.lookup(vm, name)
     try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Signal(Exception):
-    """Base of the signals. Not an error of framejit's: the traced program's control flow."""
+    """Base of the signals. It isn't an error of framejit, but the traced program's control flow."""
 
 
 class Return(Signal):
@@ -24,7 +24,7 @@ class Return(Signal):
 
 
 class Created(Return):
-    """The frame of a generator function returns the generator, and waits to be resumed by it."""
+    """The frame of a generator function returns the generator, which will resume the frame later."""
 
     leaves = State.CREATED
 

@@ -26,7 +26,7 @@ class NodeNote:
 
     Attributes:
         modes: torch's global modes when the node was made.
-        place: where the outermost frame of the program was.
+        place: the place in the outermost frame of the program.
         instruction: the instruction that made the node, if it is an operator that the program has called.
         handled: whether the program has a handler for errors of the node.
     """
@@ -68,7 +68,7 @@ class Body:
 
     `outer`: the graph inside which it is built, and whose tensors it may use; None for a trace's outermost graph. `items_by_index`: in `x[i]`, a tensor `i`
     without dimensions is an ordinary index, and not a number whose value is needed. `takes_floats`: whether it may use floats of outer graphs that vary.
-    `takes_numbers`: whether it may compute with numbers out of its own tensors. `is_backward`: autograd runs the graph later. `transform`: the transform of
+    `takes_numbers`: whether it may compute with numbers read from its own tensors. `is_backward`: autograd runs the graph later. `transform`: the transform of
     torch.func that runs the graph, if there is one; fakes of such a graph have no autograd record from outer graphs.
     """
 
@@ -90,7 +90,7 @@ class Body:
         self.transform = transform
         self.is_backward = is_backward
         self.notes: dict[fx.Node, NodeNote] = {}
-        """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
+        """The notes of all nodes except placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
         """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
         self._versions: dict[fx.Node, int] = {}
@@ -103,7 +103,7 @@ class Body:
         self._trail = trail
 
     def placeholder(self, name: str, example: Any) -> fx.Node:
-        """A new placeholder after those that there are."""
+        """A new placeholder, after the existing ones."""
         after = self.fx._root if self._last_placeholder is None else self._last_placeholder
         with self.fx.inserting_after(after):
             node = self.fx.create_node("placeholder", "", name=name)
@@ -114,7 +114,7 @@ class Body:
         return node
 
     def argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> fx.Node:
-        """A new placeholder for what the operator that runs this graph makes of one of its arguments, `of` this node. `make` makes its fake."""
+        """A new placeholder for the value that the operator running this graph makes from one of its arguments, `of` this node. `make` makes its fake."""
         node = self.placeholder(name, make())
         self._arguments[node] = make
         self._trail.learned(self, self._arguments.pop, node)
@@ -128,11 +128,11 @@ class Body:
         return node.graph is self.fx and node.op != "placeholder"
 
     def is_given(self, node: fx.Node) -> bool:
-        """Whether a node is what the operator that runs this graph makes of one of its arguments."""
+        """Whether a node stands for a value that the operator running this graph makes from one of its arguments."""
         return node in self._arguments
 
     def origin(self, placeholder: fx.Node) -> fx.Node | None:
-        """The node of a graph around this one that a placeholder stands for or is made of; None if nobody knows."""
+        """The node of an outer graph that a placeholder stands for or is made from; None if it isn't known."""
         lifted = next((outer for outer, inner in self.lifted.items() if inner is placeholder), None)
         return self._made_of.get(placeholder) if lifted is None else lifted
 
@@ -177,9 +177,9 @@ class Body:
         return node
 
     def own(self, node: fx.Node) -> fx.Node | None:
-        """The node that stands in this graph for one of this graph or of those around it; None for any other, of an inner graph that has ended.
+        """The node that represents, in this graph, a node of it or of an outer graph; None for any other, of an inner graph that has ended.
 
-        What is used for the first time is lifted: each graph in between gets a placeholder for it.
+        A value that is used for the first time is lifted: each graph in between gets a placeholder for it.
         """
         if node.graph is self.fx:
             return node
@@ -200,11 +200,11 @@ class Body:
 
     @property
     def leaves_transform(self) -> bool:
-        """Whether the graph runs outside of a transform that is around it in the trace."""
+        """Whether the graph runs outside a transform that surrounds it in the trace."""
         return self.transform is not None and self.transform.outside_of is not None
 
     def hides_records(self) -> bool:
-        """Whether what is computed here may require a gradient of which its fake knows nothing."""
+        """Whether results computed here may require a gradient although their fakes don't show it."""
         if self.outer is None and self.transform is not None:
             return True
         if self.transform is None:
@@ -218,23 +218,23 @@ class Body:
         return without_record(example) if self.transform is not None and isinstance(example, torch.Tensor) else example
 
     def changes_arguments(self) -> bool:
-        """Whether a placeholder's tensor has been changed in place here, be it lifted or an argument."""
+        """Whether a placeholder's tensor, lifted or an argument, has been changed in place here."""
         placeholders = {*self._arguments, *self.lifted.values()}
         fakes = [fake for node in placeholders if isinstance(fake := node.meta["example_value"], torch.Tensor)]
         return any(version_of(fake) > 0 for fake in fakes) or not memory_of(fakes).isdisjoint(written_by_others(self._kept, placeholders))
 
     def changed_lifted(self) -> list[torch.Tensor]:
-        """The fakes of tensors of the graph around this one that have been changed in place here."""
+        """The fakes of tensors of the outer graph that have been changed in place here."""
         written = counted_elsewhere(self._kept, {*self._arguments, *self.lifted.values()})
         lifted = {outer: outer.meta["example_value"] for outer in self._versions}
         return [fake for outer, fake in lifted.items() if version_of(fake) != self._versions[outer] or memory_of([fake]) & written]
 
     def changes_lifted(self) -> bool:
-        """Whether a tensor of the graph around this one has been changed in place here."""
+        """Whether a tensor of the outer graph has been changed in place here."""
         return bool(self.changed_lifted())
 
     def changes_uncounted(self) -> bool:
-        """Whether running statistics, or tensors of a list, of the graph around this one have been changed in place here. In the functions of an operator,
+        """Whether running statistics, or tensors of a list, of the outer graph have been changed in place here. In the functions of an operator,
         AOTAutograd loses such changes, or fails."""
         written = [*in_lists(self._kept), *[fake for node in self._kept for fake in changed_statistics(node)]]
         return not memory_of(written).isdisjoint(memory_of(node.meta["example_value"] for node in self._versions))
@@ -250,7 +250,7 @@ class Body:
 
 
 def transforms_of(body: Body | None) -> Iterator[tuple[Body, Transforming]]:
-    """The transforms of torch.func's in force in a graph, each with the graph that it runs, the innermost first."""
+    """The transforms of torch.func in force in a graph, each with the graph that it runs, the innermost first."""
     while body is not None:
         if body.transform is not None:
             yield body, body.transform
@@ -259,15 +259,15 @@ def transforms_of(body: Body | None) -> Iterator[tuple[Body, Transforming]]:
 
 
 def depends_on_arguments(nodes: Iterable[fx.Node], inner: Body, body: Body) -> bool:
-    """Whether one of these nodes, of the graph `inner`, depends on what the operator that runs `body`, which is around it, makes of its arguments.
+    """Whether one of these nodes, of the graph `inner`, depends on the arguments of the outer graph `body`, as its operator passes them.
 
-    Where that isn't known, it does.
+    If that isn't known, the result is True.
     """
     bodies, around = {body.fx: body}, inner
     while around is not body:
         assert around.outer is not None
         if around.transform is None:
-            return True  # of a function that may run with other arguments, as a backward does
+            return True  # a function that may run with other arguments, as a backward does
         bodies[around.fx], around = around, around.outer
     seen: set[fx.Node] = set()
     waiting = list(nodes)
@@ -290,7 +290,7 @@ def depends_on_arguments(nodes: Iterable[fx.Node], inner: Body, body: Body) -> b
 
 
 def without_record(fake: torch.Tensor) -> torch.Tensor:
-    """A fake that looks like another, in memory of its own, of which autograd knows nothing; nor is there a value, as fakes of small constants have."""
+    """A fake that looks like another, in its own memory, without an autograd record and without the value that fakes of small constants have."""
     found = fake.data if fake.is_conj() or fake.is_neg() else fake.new_empty_strided(fake.size(), fake.stride())
     if isinstance(found, FakeTensor):
         found.constant = None

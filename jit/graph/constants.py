@@ -58,14 +58,14 @@ def exact(value: Any) -> Any:
 
 
 def plain_number(value: numpy.generic) -> Any:
-    """Python's number for a NumPy scalar that torch takes for one. Raises Inexact."""
+    """Python's number for a NumPy scalar that torch treats as one. Raises Inexact."""
     if isinstance(value, numpy.floating) or (isinstance(value, numpy.integer) and -(2**63) <= value < 2**63):
         return exact(value.item()) if type(value) is not numpy.longdouble else exact(float(value))
     raise Inexact(value)
 
 
 def exact_member(value: enum.Enum) -> Any:
-    """A member of an enum: the number or text that it also is, else the member if its class has it by its name."""
+    """A constant for a member of an enum: the number or text that it also is, else the member if its class has it by its name."""
     for kind, plain in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
         if isinstance(value, kind):
             return exact(plain(value))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The operator by which results of a graph get a gradient that the program computes itself, in the `backward` of an autograd.Function."""
+"""The operator that gives results of a graph a gradient which the program computes itself, in the `backward` of an autograd.Function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 Tensors = tuple[torch.Tensor | None, ...]
 TENSOR = object()
-"""Stands for a tensor that is among those saved."""
+"""Stands for a tensor that is among the saved ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class BackwardGraph:
 
 @dataclass(frozen=True, slots=True)
 class ForwardGraph:
-    """Which operands a traced `jvp` takes, in order, those of the kinds "saved" and "kept" or `("tangent", i)`: of the i-th of the inputs that have
-    tangents, whose indices are `moved`. `given`: whether it gives a tangent, for each result.
+    """A traced `jvp`, with the operands that it takes, in order: of the kinds "saved" and "kept", or `("tangent", i)` for the i-th of the inputs that have
+    tangents, whose indices are `moved`. `given`: for each result, whether there is a tangent for it.
     """
 
     operands: tuple[tuple[str, int], ...]
@@ -59,8 +59,8 @@ class GradientRule:
     forward: ForwardGraph | None
 
     def operator_in_transform(self, copied: tuple[bool, ...], has_vmap: bool) -> Callable[..., Any]:
-        """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: which results lie in memory of their own.
-        `has_vmap`: a `vmap` method of the Function has computed them."""
+        """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: the results that have memory of their own.
+        `has_vmap`: a `vmap` method of the Function has computed the results."""
         function: Any = type(self.name, (GradientWithinMap if has_vmap else TransformedGradient,), {})
 
         def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
@@ -71,7 +71,7 @@ class GradientRule:
         return differentiable_
 
     def operator(self) -> Callable[..., Any]:
-        """The function that a node of the graph calls. Its name says to the graph that it changes its arguments: what autograd knows of them."""
+        """The function that a node of the graph calls. Its name ends in an underscore because it changes its arguments: their autograd record."""
         function: Any = type(self.name, (CustomGradient,), {})
 
         def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
@@ -81,7 +81,7 @@ class GradientRule:
 
 
 def gives_gradients(target: Any) -> bool:
-    """Whether a node with this target tells autograd of a backward."""
+    """Whether a node with this target registers a backward with autograd."""
     return getattr(target, "__name__", "") == "differentiable_"
 
 
@@ -106,7 +106,7 @@ class CustomGradient(torch.autograd.Function):
 
 
 def differentiated(run: Callable[..., Any], once: bool) -> Callable[..., Any]:
-    """A function that computes gradients, maybe only `once`. What raises in the place of a second time comes as a tensor where it is one."""
+    """A function that computes gradients, possibly only `once`. Torch's decorator for that may return a single tensor, which is put into a tuple."""
 
     def run_once(ctx: Any, *gradients: Any) -> Any:
         found = once_differentiable(run)(ctx, *gradients)
@@ -121,7 +121,7 @@ def run(ctx: Any, *gradients: Any) -> Any:
 
 
 def gradients_of(rule: GradientRule, graphs: tuple[Any, ...], gradients: Tensors, saved: Tensors, kept: tuple[Any, ...]) -> Any:
-    """What the traced backward for these gradients gives."""
+    """The results of the traced backward for these gradients."""
     which = tuple([gradient is not None for gradient in gradients])
     if which not in rule.backwards:
         raise TypeError(f"the backward of {rule.name} raised where one of its arguments was None")
@@ -132,8 +132,8 @@ def gradients_of(rule: GradientRule, graphs: tuple[Any, ...], gradients: Tensors
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A Function's rule with its traced backwards, which of its results are copied, and of each value that the backward uses which result it is, if it
-    is one: the first `saved` of these are what the forward has saved."""
+    """A Function's rule with its traced backwards, and the results that are copied. `own`: for each value that the backward uses, the index of the result that
+    it is, or None; the forward has saved the first `saved` of these values."""
 
     rule: GradientRule
     graphs: tuple[Any, ...]
@@ -142,13 +142,13 @@ class Applied:
     saved: int
 
     def handed_on(self, values: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-        """The results, the first of these values, as a Function gives them."""
+        """The results, which are the first of these values, as a Function returns them."""
         return tuple([result.clone() if copied else result.view_as(result) for result, copied in zip(values, self.copied)])
 
 
 class TransformedGradient(torch.autograd.Function):
-    """What CustomGradient is, inside transforms of torch.func's: those ask for a `setup_context`, look for tensors among the arguments only, and run
-    `setup_context` and `backward` once for each level of theirs, with tensors of this level."""
+    """CustomGradient inside transforms of torch.func: these ask for a `setup_context`, only look for tensors directly among the arguments, and run
+    `setup_context` and `backward` once for each of their levels, with tensors of this level."""
 
     generate_vmap_rule = True
 
@@ -187,7 +187,7 @@ class TransformedGradient(torch.autograd.Function):
 
 
 class GradientWithinMap(TransformedGradient):
-    """A TransformedGradient of results that a `vmap` method has computed. Outside of the torch.vmap, they have the gradient of what that does."""
+    """A TransformedGradient of results that a `vmap` method has computed. Outside the torch.vmap, they have the gradients of the method's operators."""
 
     generate_vmap_rule = False
 
@@ -198,7 +198,7 @@ class GradientWithinMap(TransformedGradient):
 
 
 def used_by(ctx: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """What a Function has saved, and the other values that its backward uses, as they are at the level of the transform that asks."""
+    """The values that a Function has saved, and the other values that its backward uses, at the level of the transform that asks."""
     tensors = iter(ctx.saved_tensors)
     used = tuple([next(tensors) if value is TENSOR else value for value in ctx.used])
     return used[: ctx.applied.saved], used[ctx.applied.saved :]
@@ -211,5 +211,5 @@ def run_in_transform(ctx: Any, *gradients: Any) -> Any:
 
 
 def laid_out(gradient: torch.Tensor) -> torch.Tensor:
-    """A gradient in contiguous memory, as the one with which the backward was traced; one of a sum, for example, is not."""
+    """A gradient in contiguous memory, like the one with which the backward was traced. The gradient of a sum, for example, isn't contiguous."""
     return gradient if gradient.is_contiguous() else gradient.contiguous()

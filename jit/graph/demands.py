@@ -1,4 +1,4 @@
-"""`Demands`: what a backend takes, that is, what its graphs may contain and what they need."""
+"""`Demands`: what a backend's graphs may contain, and what they need."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What a backend takes. The trace asks before something enters the graph: where the answer is no, the call is split, or its frame runs uncompiled.
+    """The abilities of a backend. The trace asks before something enters the graph: if the answer is no, the call is split, or its frame runs uncompiled.
 
     one_autograd_node: autograd sees the graph as one operator, as it does with AOTAutograd, which forbids some things (see autograd_node.py); else it
         records each of the graph's operators.
-    lifts_symbols: each symbol in the sizes of a tensor that the graph takes is an input of the graph too, be it used or not.
-    takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data; the backend gives eager's numbers.
+    lifts_symbols: each symbol in the sizes of a tensor that the graph takes is an input of the graph too, whether it is used or not.
+    takes_unbacked: the graph may hold numbers read from tensors, and sizes that depend on data; the backend gives eager's numbers.
     takes_gradients: it may ask autograd for gradients.
-    takes_hooks: it may set hooks on saved tensors, functions of the program's.
-    takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once, which
+    takes_hooks: it may set hooks on saved tensors, which are functions of the program.
+    takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that happens once, the graph would run once, which
         isn't worth the time that it takes to compile a backward pass as a whole.
-    takes_objects: it may be given tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be for what small
-        tensors hold that objects hold.
+    takes_objects: it may take tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be compiled for the
+        values of small tensors that objects hold.
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
     takes_nested: it may hold nested tensors.
     takes_distributed: it may hold distributed tensors.
-    takes_sparse: it may be given sparse tensors, and hold operators on those that it makes. Where not, a few products still are in it (see sparse.py).
-    makes_sparse: it may hold operators that give sparse tensors.
+    takes_sparse: it may take sparse tensors, and hold operators on those that it makes. If not, it may still hold a few products (see sparse.py).
+    makes_sparse: it may hold operators that return sparse tensors.
     takes_masked: it may make masked tensors.
     guards_data: the trace may decide by the data of a tensor from outside, which guards read at each call.
     """
@@ -47,13 +47,13 @@ class Demands:
 
 
 OF_OTHERS = Demands(one_autograd_node=True, lifts_symbols=True, takes_first_steps=False)
-"""What backends take that were made for torch.compile."""
+"""The abilities of backends that were made for torch.compile."""
 
 
 class RestartWith(Exception):
-    """Signal: the trace is restarted with a changed field of Demands, so that something may enter the graph, or may not enter it any more.
+    """Signal: the trace is restarted with a changed field of Demands, so that something may enter the graph, or no longer may.
 
-    `demand`: the field of Demands that says so; `allowed`: its value from then on.
+    `demand`: the name of the field; `allowed`: its value from then on.
     """
 
     def __init__(self, demand: str, allowed: bool) -> None:

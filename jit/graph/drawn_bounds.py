@@ -15,11 +15,11 @@ from framejit.graph.generator_draws import DRAW_FROM
 from framejit.graph.generator_states import DRAW_NUMBERS
 
 PARTS = frozenset({"select", "item", "flatten", "clone", "__getitem__"})
-"""Methods that give some elements of a tensor, or a copy."""
+"""Methods that return some elements of a tensor, or a copy."""
 
 
 def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -> tuple[int, int] | None:
-    """The least and the largest int that a node can give, where those are drawn; None where they aren't, or it isn't known. `are_changed`: whether the
+    """The smallest and the largest int that a node can return, if it returns drawn ints; None if it doesn't, or they aren't known. `are_changed`: whether the
     memory of one of these nodes' tensors has been written to since."""
     passed = []
     while gives_part(node):
@@ -41,14 +41,14 @@ def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -
 
 
 def gives_part(node: fx.Node) -> bool:
-    """Whether a node gives elements of its first argument, a tensor."""
+    """Whether a node returns elements of its first argument, a tensor."""
     if not node.args or not isinstance(node.args[0], fx.Node) or not isinstance(node.args[0].meta.get("example_value"), torch.Tensor):
         return False
     return node.target is operator.getitem or (node.op == "call_method" and node.target in PARTS)
 
 
 def draw_of_number(number: fx.Node) -> fx.Node | None:
-    """The node that draws a number, which is the one before, or which Python's generator draws in a list of such. None of numbers that aren't drawn."""
+    """The node that draws a number: the node before it, or a draw of Python's generator from which the number's list was made. None if it isn't drawn."""
     node: Any = number.args[0] if number.args else None
     if isinstance(node, fx.Node) and node.target is DRAW:
         return node
@@ -58,7 +58,7 @@ def draw_of_number(number: fx.Node) -> fx.Node | None:
 
 
 def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[int, int] | None:
-    """The smallest and the largest number that a function of torch's draws; None where that isn't known."""
+    """The smallest and the largest number that a function of torch draws; None if they aren't known."""
     ends = [arg for arg in args if not isinstance(arg, (list, tuple))] + [kwargs[name] for name in ("low", "high", "n") if name in kwargs]
     if name not in ("randperm", "randint") or "out" in kwargs or not 1 <= len(ends) <= 2 or not all(type(end) is int for end in ends):
         return None
@@ -66,7 +66,7 @@ def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[
 
 
 def bounds_of_numbers(is_python: bool, function: str, numbers: tuple[Any, ...], size: Any) -> tuple[int, int] | None:
-    """The smallest and the largest number that a function of Python's or NumPy's draws; None where that isn't known."""
+    """The smallest and the largest number that a function of Python or NumPy draws; None if they aren't known."""
     if not all(type(number) in (int, bool) for number in numbers):
         return None
     if function in ORDERS:

@@ -1,6 +1,6 @@
 """Operators that draw from the generators of the process when the graph runs, and never while it is traced or compiled.
 
-Operators on Python's and NumPy's generators take the result of the one before them as an argument, so that no backend changes their order. Operators that
+Operators on Python's and NumPy's generators take the result of the previous one as an argument, so that no backend changes their order. Operators that
 seed torch's generators, or read or set their states, are only for backends that keep the graph's order. They have numbers, so that no two of them are equal.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A generator of the process: the module whose functions draw from it, and how its state is read and put back."""
+    """A generator of the process: the module whose functions draw from it, and how its state is read and set."""
 
     module: ModuleType
     get_state: Callable[[], Any]
@@ -43,16 +43,16 @@ STATE: torch.Tensor = torch.Generator().get_state()
 def draw(
     module: str, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype, after: torch.Tensor | None
 ) -> torch.Tensor:
-    """Call a function of a module for a number, or an array of this size, which comes as a tensor. `after`: the draw that must have been made."""
+    """Call a function of a module for a number, or an array of this size; the result is a tensor. `after`: the draw that must come first."""
     return numbers_from(GENERATORS[module].module, function, arguments, size, dtype)
 
 
 BY_DIMENSIONS = frozenset({"rand", "randn", "permutation"})
-"""Functions that are told the size of their arrays by arguments of its own."""
+"""Functions that take each dimension of their arrays as a separate argument, if at all."""
 
 
 def shuffled(holder: Any, count: int) -> list[int]:
-    """The places from 0 to `count` - 1, in the order in which Python's `shuffle` leaves a list of that length."""
+    """The positions from 0 to `count` - 1, in the order in which Python's `shuffle` leaves a list of that length."""
     places = list(range(count))
     holder.shuffle(places)
     return places
@@ -62,11 +62,11 @@ ORDERS: dict[str, Callable[..., Any]] = {
     "choice_of": lambda holder, count: holder.choice(range(count)), "sample": lambda holder, count, k: holder.sample(range(count), k),
     "choices": lambda holder, count, k: holder.choices(range(count), k=k), "shuffle": shuffled,
 }  # fmt: skip
-"""Functions of Python's that choose among things: here among their places, which draws as much."""
+"""Python's functions that choose among items: here among the items' positions, which draws the same random numbers."""
 
 
 def numbers_from(holder: Any, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype) -> torch.Tensor:
-    """What a function draws, as a tensor. `holder`: the module, or a generator."""
+    """The result of a function that draws, as a tensor. `holder`: the module, or a generator."""
     if function in ORDERS:
         return torch.tensor(ORDERS[function](holder, *map(int, arguments)), dtype=dtype)
     call = getattr(holder, function)
@@ -88,27 +88,27 @@ def draw_nothing(
 
 @declare_operator("seed(str module, SymInt number, Tensor? after) -> Tensor", tags=DRAWS)
 def seed(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
-    """Seed Python's or NumPy's generator. What it gives means nothing, as that of the other operators that give none."""
+    """Seed Python's or NumPy's generator. The result means nothing, as that of the other operators without a result."""
     GENERATORS[module].module.seed(number)
     return torch.zeros(())
 
 
 @declare_operator("seed_torch(SymInt number, int place) -> Tensor", tags=DRAWS)
 def seed_torch(number: int, place: int) -> torch.Tensor:
-    """Seed torch's generators, of all devices."""
+    """Seed torch's generators, on all devices."""
     torch.manual_seed(number)
     return torch.zeros(())
 
 
 @declare_operator("state_of_torch(int place) -> Tensor", tags=DRAWS)
 def state_of_torch(place: int) -> torch.Tensor:
-    """The state of torch's generator of the CPU."""
+    """The state of torch's CPU generator."""
     return torch.get_rng_state()
 
 
 @declare_operator("set_state_of_torch(Tensor state, int place) -> Tensor", tags=DRAWS)
 def set_state_of_torch(state: torch.Tensor, place: int) -> torch.Tensor:
-    """Set the state of torch's generator of the CPU."""
+    """Set the state of torch's CPU generator."""
     torch.set_rng_state(state)
     return torch.zeros(())
 
@@ -143,5 +143,5 @@ def draws_of(graph: fx.Graph) -> list[fx.Node]:
 
 
 def drawn_from(graph: fx.Graph) -> tuple[Generator, ...]:
-    """The generators that a graph draws from by such nodes, or seeds."""
+    """The generators that such nodes of a graph draw from, or seed."""
     return tuple([GENERATORS[name] for name in sorted({node.args[0] for node in draws_of(graph)})])  # type: ignore[index, type-var]

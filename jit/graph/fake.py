@@ -32,7 +32,7 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
 
 
 def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:
-    """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
+    """The fake of a real tensor. It is made outside inference mode unless the tensor was, so that the fake is as ordinary as the tensor."""
     with torch._C.DisableTorchFunction():
         if torch.is_inference_mode_enabled() and not tensor.is_inference():
             with torch.inference_mode(False):
@@ -49,12 +49,12 @@ def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: State
 
 
 def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A tensor's grad, without torch's warning about tensors that get none."""
+    """A tensor's grad, without torch's warning about tensors that don't get one."""
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
 def has_lost_its_record(view: torch.Tensor) -> bool:
-    """Whether autograd raises for any question about a view: it was made under `no_grad` of what requires a gradient, and that has been changed since."""
+    """Whether autograd raises for any question about a view: it was made under `no_grad` from a tensor that requires a gradient and has been changed since."""
     try:
         return type(view.is_leaf) is not bool
     except RuntimeError:
@@ -70,7 +70,7 @@ def has_left_its_base(tensor: torch.Tensor) -> bool:
 
 
 def refusal_of_class(cls: type) -> breaks.Break | None:
-    """Why tensors of a class can't be inputs of a graph, or None."""
+    """The reason why tensors of a class can't be inputs of a graph, or None."""
     if issubclass(cls, FakeTensor):
         return breaks.UnsupportedValue("a fake tensor (of another tracer)")
     if overrides_operators(cls) and (not stays_itself(cls) or is_masked(cls)):
@@ -81,7 +81,7 @@ def refusal_of_class(cls: type) -> breaks.Break | None:
 
 
 def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """The fake of a tensor inside a transform of torch.func's, as functions under the transform see it."""
+    """The fake of a tensor inside a transform of torch.func, as functions under the transform see it."""
     spec = tensor_spec(tensor)
     with mode, torch.inference_mode(tensor.is_inference()):
         found = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -89,7 +89,7 @@ def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
-    """Why a real tensor, of a class that overrides nothing, can't be an input of a graph, or None."""
+    """The reason why a real tensor, of a class without overrides, can't be an input of a graph, or None."""
     if torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor):
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if (tensor.layout is not torch.strided and not is_sparse(tensor)) or tensor.is_nested:
@@ -111,26 +111,26 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
 
 
 NEEDS_DATA = ("its data is not allocated yet", "Cannot access data pointer of Tensor", "expected to contain only concrete integers")
-"""What operators raise that read the memory of a tensor themselves, where it has none (c10/core/TensorImpl.h), and where a tensor stands for an
+"""Errors of operators that read the memory of a tensor which has none (c10/core/TensorImpl.h), and of operators for which a tensor stands for an
 int that they must know, as in `F.interpolate(x, size=(h, w))` (c10/core/SymIntArrayRef.h)."""
 
 
 OVERLAPS = "more than one element of the written-to tensor refers to a single memory location"
-"""What operators say of an expanded tensor, on fakes also where they change nothing (a copy onto itself)."""
+"""The error of operators on an expanded tensor, on fakes even if they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"
-"""What an operator of `torch.library.custom_op` raises on fakes where its author has said nothing of them (torch/_library/custom_ops.py)."""
+"""The error of an operator of `torch.library.custom_op` on fakes if its author has registered nothing for them (torch/_library/custom_ops.py)."""
 BY_VERSIONS = "modified by an inplace operation"
 OF_RECORDS = (
     "leaf Variable", "leaf variables", "is a view and is being modified inplace", "A view was created in", BY_VERSIONS,
     "detach views in-place", "inference tensor", "Inference tensor", "from .data or .detach()", "not resizable",
 )  # fmt: skip
-"""What operators say of where a tensor comes from: of autograd's record of it, or of its storage. No guard says that of tensors from outside."""
+"""Errors of operators about the origin of a tensor: about its autograd record or its storage, which no guard on a tensor from outside covers."""
 TORCHS_OPERATORS = frozenset({"aten", "prim", "prims"})
-"""The namespaces of operators that raise on fakes what they raise on other tensors."""
+"""The namespaces of operators that raise the same on fakes as on other tensors."""
 
 
 def is_of_others(target: Any) -> bool:
-    """Whether the target of a node is an operator or function that isn't torch's own: on fakes it may fail otherwise than on other tensors."""
+    """Whether the target of a node is an operator or function that isn't torch's own: on fakes it may fail differently from on other tensors."""
     if isinstance(target, OpOverload):
         return target.namespace not in TORCHS_OPERATORS
     if isinstance(target, OpOverloadPacket):
@@ -139,14 +139,14 @@ def is_of_others(target: Any) -> bool:
 
 
 def is_declared(target: Any) -> bool:
-    """Whether the target of a node is a function of which a program has said that a call of it is to be one node. It may do anything: it always runs."""
+    """Whether the target of a node is a function that a program has declared to be one node. It may do anything, so it always runs."""
     if not isinstance(target, FunctionType):
         return False
     return getattr(target, "runs_always", str(target.__module__).partition(".")[0] not in ("torch", "framejit"))
 
 
 def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.Break:
-    """The break reason for an exception that an operator on fakes raised. `target`: of its node."""
+    """The break reason for an exception that an operator raised on fakes. `target`: that of its node."""
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
         return breaks.DataDependent(operation)
     if any(text in str(error) for text in NEEDS_DATA):
@@ -165,12 +165,12 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return str(error).strip().partition("\n")[0]
 
 
 def name_of_operator(target: Any) -> str:
-    """An operator's name, as its author registers more for it; of anything else, its name in Python."""
+    """An operator's name, as its author registers more for it; for anything else, its name in Python."""
     if isinstance(target, OpOverload):
         return str(target._schema.name)
     return str(getattr(target, "_qualified_op_name", None) or getattr(target, "__name__", target))

@@ -1,4 +1,4 @@
-"""The fake tensors of a trace: the Object that each belongs to, and how all fakes are made again when undoing has left them wrong.
+"""The fake tensors of a trace: the Object that each belongs to, and how all fakes are made again when undoing has made them wrong.
 
 An in-place operator changes its fake, and that can't be undone. So undoing the operator only marks the fakes as stale. When they are needed next, they are
 made again: those of inputs as before, and the others by running the remaining nodes, in a new fake mode over the same ShapeEnv.
@@ -49,7 +49,7 @@ class Fakes:
         self.stale = False
         self._caches = True
         self.symbolic = False
-        """Whether there has been a symbolic number: a size of a fake, or an argument of operators."""
+        """Whether there has been a symbolic number: a size of a fake, or an argument of an operator."""
         self.wrappers = False
         """Whether there has been a tensor that wraps others."""
         self._trail = trail
@@ -57,7 +57,7 @@ class Fakes:
         self._versions: dict[fx.Node, int] = {}
 
     def running(self) -> AbstractContextManager[object]:
-        """In which operators run on fakes. With symbolic sizes, those that are written in C++ in terms of others are to run in Python."""
+        """The context in which operators run on fakes. With symbolic sizes, composite operators written in C++ run in Python."""
         if not self.symbolic:
             return self.mode
         stack = ExitStack()
@@ -71,8 +71,8 @@ class Fakes:
             self._trail.set(self, "wrappers", True)
 
     def stop_caching(self) -> None:
-        """Have every operator run, and none taken out of torch's cache: what comes from there of a view has memory of another size,
-        by which forward-mode differentiation finds tangents unlike their tensors."""
+        """Let every operator run, and none be taken from torch's cache: a cached view has memory of another size,
+        so that forward-mode differentiation takes its tangents to be unlike their tensors."""
         self._trail.set(self, "_caches", False)
         self._trail.set(self.mode, "cache_enabled", False)
 
@@ -86,7 +86,7 @@ class Fakes:
         return to_fake(self.mode, tensor, symbolic)
 
     def of_transformed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A new fake of a tensor inside a transform of torch.func's, without that."""
+        """A new fake of a tensor inside a transform of torch.func, without the transform."""
         return plain_fake(self.mode, tensor)
 
     def sharing_memory(self, fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -128,13 +128,13 @@ class Fakes:
         return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
 
     def are_changed(self, nodes: Iterable[fx.Node], kept: set[fx.Node]) -> bool:
-        """Whether the memory of tensors that nodes give, inputs among them, has been written to since. `kept`: the nodes that change something."""
+        """Whether the memory of tensors that nodes return, inputs included, has been written to since. `kept`: the nodes that change something."""
         written, handed = self._written(kept)
         written |= storages(node.meta["example_value"] for node in self.changed_inputs(kept))  # another argument may have the same memory
         return any(is_changed(node.meta["example_value"], self._versions.get(node, 0), written, handed) for node in nodes)
 
     def _written(self, kept: set[fx.Node]) -> tuple[set[int], set[int]]:
-        """The keys of the storages that these nodes have written to by tensors which are no inputs, and those of all tensors that they were handed."""
+        """The keys of the storages that these nodes have written to by tensors other than inputs, and of the storages of all their arguments."""
         handed = storages(fake for changing in kept for _, fake in arguments_of(changing))
         return written_by_others(kept, self._versions), handed
 
@@ -143,7 +143,7 @@ class Fakes:
         self._trail.learned(self, setattr, self, "stale", True)
 
     def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body], made_again: Callable[[fx.Node], None]) -> None:
-        """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first; `made_again` is told of each node."""
+        """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first; `made_again` is called with each node."""
         if not self.stale:
             return
         self.stale = False
@@ -170,13 +170,13 @@ class Fakes:
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages of fakes, by which their memory is told apart."""
+    """The keys of the storages of fakes, which identify their memory."""
     return memory_of(fakes)
 
 
 def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:
-    """Whether a fake has been changed in place since it had this version: its counter says so, or its memory is among what was written to by tensors with
-    another counter. Inference tensors have none: they count as changed where they were handed to an operator that writes to something.
+    """Whether a fake has been changed in place since it had this version: its counter says so, or its memory was written to through tensors with
+    another counter. Inference tensors have no counter: they count as changed if they were passed to an operator that writes to something.
     """
     if version < 0:
         return not storages([fake]).isdisjoint(handed)
@@ -184,7 +184,7 @@ def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[
 
 
 class Writes(TorchDispatchMode):
-    """Notes whether operators below write to the memory of some fakes: for inference tensors, which have no version that would tell."""
+    """Notes whether operators below write to the memory of some fakes: for inference tensors, which have no version that would show it."""
 
     def __init__(self, fakes: Iterable[torch.Tensor]) -> None:
         super().__init__()

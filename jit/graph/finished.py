@@ -48,7 +48,7 @@ class GraphResult:
 
 
 def check_moved(vm: VM, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str]], outputs: Sequence[fx.Node]) -> None:
-    """Gradients of what leaves the graph must reach the program's leaves, not what stands for them since they were given other memory, or thawed.
+    """Restart the trace if gradients of an output would reach a node that only stands for one of the program's leaves, which was given other memory, or thawed.
 
     `moved`: the nodes that stand for such leaves, each with the instruction that has stored to an attribute, and the attribute's name.
     """
@@ -62,7 +62,7 @@ def check_moved(vm: VM, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str
 
 
 def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:
-    """A module that holds inner graphs by their names."""
+    """A module that holds inner graphs by name."""
     holder = torch.nn.Module()
     for name, module in modules.items():
         holder.add_module(name, module)
@@ -97,6 +97,6 @@ def is_computed(value: Any) -> bool:
 
 
 def computed_by(node: fx.Node) -> fx.Node | None:
-    """A tensor that a node computes and that is no view: the node itself, or an item of what it gives; None where the graph has no such."""
+    """A tensor that a node computes and that isn't a view: the node itself, or an item of its result; None if the graph has none."""
     items = [user for user in node.users if user.target is operator.getitem]
     return next((found for found in (node, *items) if is_computed(found.meta["example_value"])), None)

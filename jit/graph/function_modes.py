@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from framejit.trail import Trail
 
 ALL, NO_SUBCLASSES, NOTHING = 0, 1, 2
-"""What overrides torch's functions: modes and subclasses, modes alone (`DisableTorchFunctionSubclass`), nothing (`DisableTorchFunction`)."""
+"""The levels of overriding torch's functions: by modes and subclasses, by modes alone (`DisableTorchFunctionSubclass`), by nothing (`DisableTorchFunction`)."""
 
 
 def level_in_force() -> int:
-    """What overrides torch's functions on this thread now."""
+    """The level of overriding in force on this thread."""
     if torch._C._is_torch_function_all_disabled():
         return NOTHING
     return ALL if torch._C._is_torch_function_enabled() else NO_SUBCLASSES
@@ -28,7 +28,7 @@ def level_in_force() -> int:
 
 @dataclass(frozen=True, slots=True)
 class StackLeft:
-    """The effect of leaving the trace with other modes in force than it began with: so many have ended, and these have begun."""
+    """The effect of leaving the trace with other modes in force than at its beginning: a number of modes have ended, and others have begun."""
 
     ended: int
     begun: tuple[Object, ...]
@@ -51,7 +51,7 @@ class FunctionModes:
     Attributes:
         initial: the program's modes that are in force at the call, the innermost last.
         stack: the modes that are asked, the innermost last.
-        level: what overrides at all.
+        level: the level of overriding.
     """
 
     def __init__(self, trail: Trail) -> None:
@@ -61,11 +61,11 @@ class FunctionModes:
         self.level = level_in_force()
 
     def begin(self, modes: tuple[Object, ...]) -> None:
-        """The trace begins with these modes of the program in force."""
+        """Begin the trace with these modes of the program in force."""
         self.initial = self.stack = modes
 
     def final_difference(self) -> StackLeft | None:
-        """The effect of the modes that the trace so far leaves in force; None where these are those that it began with."""
+        """The effect of the modes that the trace so far leaves in force; None if they are the same as at its beginning."""
         same = 0
         for before, now in zip(self.initial, self.stack):
             if before is not now:
@@ -75,7 +75,7 @@ class FunctionModes:
         return left if left.ended or left.begun else None
 
     def set_level(self, level: int) -> None:
-        """Let only this override from here on."""
+        """Set the level of overriding from here on."""
         self._trail.set(self, "level", level)
 
     def set_stack(self, stack: tuple[Object, ...]) -> None:
@@ -92,7 +92,7 @@ class FunctionModes:
 
     @contextmanager
     def at_level(self, level: int) -> Iterator[None]:
-        """Inside the block, only this overrides."""
+        """Inside the block, the level of overriding is this one."""
         before = self.level
         self.set_level(level)
         try:

@@ -19,13 +19,13 @@ ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
 
 @declare_operator("checked_state(Tensor state) -> Tensor")
 def checked_state(state: torch.Tensor) -> torch.Tensor:
-    """The state of a generator behind `set_state(state)`."""
+    """The state of a generator after `set_state(state)`."""
     return TORCH.made(state).get_state()
 
 
 @declare_operator("draw_from(Tensor state, str call, Tensor[] tensors, SymInt[] numbers) -> (Tensor, Tensor)")
 def draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a call of one of torch's functions draws, and the generator's next state. `call`: see `DrawCall`."""
+    """The result of a call of one of torch's functions that draws, and the generator's next state. `call`: see `DrawCall`."""
     generator = TORCH.made(state)
     return called(call, tensors, numbers, generator), generator.get_state()
 
@@ -44,9 +44,9 @@ DRAW_FROM, CHECKED_STATE = draw_from.overload, checked_state.overload
 
 
 class DrawCall:
-    """A call of a function that draws, as text, with its tensors and symbolic ints apart: a name, and the arguments as JSON has them.
+    """A call of a function that draws, as text: a name, and the arguments as JSON. Its tensors and symbolic ints are stored separately.
 
-    The name is that of a function in `torch`, or, behind a dot, of a method. What JSON doesn't have is an object with one key: `{"tensor": 0}`.
+    The name is that of a function in `torch`, or, after a dot, of a method. Values that JSON doesn't have become an object with one key: `{"tensor": 0}`.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,17 +55,17 @@ class DrawCall:
         self.numbers: list[Any] = []
 
     def tensor(self, tensor: Any) -> dict[str, int]:
-        """What stands for a tensor in the text."""
+        """The placeholder for a tensor in the text."""
         self.tensors.append(tensor)
         return {"tensor": len(self.tensors) - 1}
 
     def number(self, number: Any) -> dict[str, int]:
-        """What stands for a symbolic int in the text."""
+        """The placeholder for a symbolic int in the text."""
         self.numbers.append(number)
         return {"number": len(self.numbers) - 1}
 
     def constant(self, value: Any) -> Any:
-        """What stands for another argument in the text. Raises TypeError where it can't be there."""
+        """The representation of another argument in the text. Raises TypeError if it can't be in the text."""
         if value is None or type(value) in (bool, int, float):
             return value
         if type(value) is str:
@@ -87,7 +87,7 @@ def parsed(call: str) -> Any:
 
 
 def called(call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int], generator: torch.Generator | None) -> torch.Tensor:
-    """Make a call. A method that draws into its tensor is given an empty one of that form."""
+    """Make a call. A method that draws into its tensor gets an empty one of that form."""
 
     def filled(part: Any) -> Any:
         if isinstance(part, list):

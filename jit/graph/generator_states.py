@@ -61,7 +61,7 @@ def write_python(generator: random.Random, state: torch.Tensor) -> None:
 
 
 def signed(number: int) -> int:
-    """64 bits as torch has them."""
+    """An unsigned 64-bit number as torch's signed one."""
     return number - HALF if number >= HALF // 2 else number
 
 
@@ -111,7 +111,7 @@ def state_of(generator: Any) -> torch.Tensor:
 
 @declare_operator("seeded_state(str kind, SymInt seed) -> Tensor")
 def seeded_state(kind: str, seed: int) -> torch.Tensor:
-    """The state of a generator made by a seed."""
+    """The state of a generator made with a seed."""
     return KINDS[kind].read(KINDS[kind].seeded(seed))
 
 
@@ -119,7 +119,7 @@ def seeded_state(kind: str, seed: int) -> torch.Tensor:
 def draw_numbers(
     kind: str, state: torch.Tensor, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a function of a generator draws, as a tensor, and the generator's next state."""
+    """The result of a generator's function that draws, as a tensor, and the generator's next state."""
     generator = KINDS[kind].made(state)
     drawn = numbers_from(KINDS[kind].drawing(generator), function, arguments, size, dtype)
     return drawn, KINDS[kind].read(generator)

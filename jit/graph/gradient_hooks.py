@@ -15,9 +15,9 @@ from framejit.guards.source import Source
 
 
 def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any, ...], position: int | None) -> RemovableHandle:
-    """Have a graph compute what becomes of a tensor's gradient. `position`: before which of its operands it takes the gradient; None: it doesn't.
+    """Have a graph compute a tensor's new gradient. `position`: the index of the operand before which it takes the gradient; None: it doesn't take it.
 
-    Its name says to the graph that it changes the tensor: what autograd knows of it.
+    The function's name ends in an underscore because it changes the tensor: its autograd record.
     """
 
     def changed(gradient: torch.Tensor) -> torch.Tensor | None:
@@ -28,12 +28,12 @@ def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any,
 
 
 def stop_listening_(handle: RemovableHandle) -> None:
-    """Take a hook off."""
+    """Remove a hook."""
     handle.remove()
 
 
 def grad_without_hooks(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor | None, ...]:
-    """`torch.autograd.grad`, which calls no hooks of the inputs: the trace has seen what they do."""
+    """`torch.autograd.grad`, which calls no hooks of the inputs: the trace has handled these."""
     taken_off = [(hooks, dict(hooks)) for tensor in inputs if (hooks := tensor._backward_hooks)]
     for hooks, _ in taken_off:
         hooks.clear()
@@ -56,19 +56,19 @@ class Tap:
         self.heard: Callable[[Tensors], Tensors | None] | None = None
 
     def tell(self, gradients: Tensors) -> Tensors | None:
-        """Autograd has come by here."""
+        """Called when autograd passes this place."""
         return None if self.heard is None else self.heard(gradients)
 
 
 def tap_(tensor: torch.Tensor) -> Tap:
-    """Hear of the gradient of a tensor. The name says to the graph that this changes the tensor: what autograd knows of it."""
+    """Get the gradient of a tensor. The function's name ends in an underscore because it changes the tensor: its autograd record."""
     tap = Tap()
     tensor.register_hook(lambda gradient: next(iter(tap.tell((gradient,)) or ()), None))
     return tap
 
 
 def tap_node_(tensor: torch.Tensor) -> Tap:
-    """Hear of what the node of autograd's that has made a tensor has computed: gradients of its inputs; and from what: gradients of its outputs."""
+    """Get the results of the autograd node that has made a tensor, which are gradients of its inputs, and its operands, which are gradients of its outputs."""
     tap = Tap()
     assert tensor.grad_fn is not None
     tensor.grad_fn.register_hook(lambda inputs, outputs: tap.tell((*inputs, *outputs)))
@@ -82,10 +82,10 @@ def grad_listening(
     changes: Sequence[tuple[Any, ...] | None],
     **options: Any,
 ) -> tuple[torch.Tensor | None, ...]:
-    """The gradients of leaves, whose hooks aren't called; then those that each tap hears of.
+    """The gradients of leaves, whose hooks aren't called; then those that each tap gets.
 
-    `changes`: for each tap a graph that computes other gradients, the operands that it takes first, as pairs (tap, place) the gradients heard of that it takes
-    then, and which of its results autograd goes on with (None: with the gradient as it is). Or None, where nothing is changed.
+    `changes`: for each tap None if nothing changes, or a graph that computes other gradients; its first operands; the gradients that it takes after these, as
+    pairs (tap, place); and the results with which autograd continues (None: with the gradient as it is).
     """
     heard: dict[int, Tensors] = {}
 
@@ -114,8 +114,8 @@ def grad_listening(
 def in_order_of_hooks(
     outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], taps: Sequence[Tap], inputs: Sequence[torch.Tensor] | None
 ) -> list[tuple[int, int]]:
-    """What a backward pass of fakes comes by, in autograd's order: the indices of leaves, to whose `.grad` it adds, and of taps, which count on from there;
-    each with the number of gradients that it is told there. `inputs`: the leaves that the pass is for; None: all that there are.
+    """The order in which a backward pass of fakes reaches leaves and taps: the indices of leaves, to whose `.grad` it adds, and of taps, which are counted
+    after the leaves; each with the number of gradients that it gets. `inputs`: the leaves that the pass is for; None: all that there are.
     """
     order: list[tuple[int, int]] = []
     before = [leaf.grad for leaf in leaves]
@@ -135,9 +135,9 @@ def in_order_of_hooks(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A hook of the program's that a traced backward pass calls, where it comes by the tap that `node` makes. `hook`: an Object.
+    """A hook of the program that a traced backward pass calls when it reaches the tap made by `node`. `hook`: an Object.
 
-    `inputs`: of a hook on a node of autograd's, the number of the node's inputs, of whose gradients it gives new ones; None: it is on a tensor.
+    `inputs`: for a hook on an autograd node, the number of the node's inputs, whose gradients the hook may replace; None: it is on a tensor.
     """
 
     node: fx.Node

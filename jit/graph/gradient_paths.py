@@ -14,13 +14,13 @@ from torch.nn.modules._functions import BackwardHookFunction
 from framejit.graph.custom_gradient import CustomGradient
 
 OF_OPERATORS = ("torch._library.autograd", "torch._higher_order_ops.")
-"""Where the Functions lie that torch makes of the gradients of custom operators, which are written to be run on tensors without data; and those by which
-its operators that take functions are differentiated, whose backward passes are such operators themselves."""
+"""The modules of the Functions that torch makes for the gradients of custom operators, which are written to be run on tensors without data, and of those
+that differentiate its operators which take functions, whose backward passes are such operators themselves."""
 
 
 @dataclass(frozen=True)
 class GradientPaths:
-    """What a backward pass from some tensors meets.
+    """The leaves and functions that a backward pass from some tensors meets.
 
     Attributes:
         leaves: the leaves at which it ends, each once, in the order in which a search from the tensors finds them.
@@ -34,7 +34,7 @@ class GradientPaths:
 
 
 def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
-    """The history of fakes. Gradients to a leaf that the program doesn't know belong to an input that is no leaf itself."""
+    """The paths of gradients from fakes. A gradient to a leaf that the program doesn't know belongs to an input that isn't a leaf itself."""
     leaves: dict[int, torch.Tensor] = {}
     functions: dict[str, None] = {}
     once: dict[str, None] = {}
@@ -66,7 +66,7 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
 
 
 def node_of(fake: torch.Tensor) -> Any:
-    """The `grad_fn` of a fake; None where autograd raises for the question: for a view that was made under `no_grad`, once its base has been changed."""
+    """The `grad_fn` of a fake; None if autograd raises when asked: for a view that was made under `no_grad`, once its base has been changed."""
     try:
         return fake.grad_fn
     except RuntimeError:
@@ -74,7 +74,7 @@ def node_of(fake: torch.Tensor) -> Any:
 
 
 def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:
-    """Whether a backward pass from a fake comes by one of these nodes of autograd's."""
+    """Whether a backward pass from a fake reaches one of these autograd nodes."""
     targets = set(wanted) - {None}
     waiting: list[Any] = [fake.grad_fn]
     seen = set(waiting)
@@ -107,9 +107,9 @@ def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[t
 
 
 def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
-    """Whether there are hooks on the node of autograd's that adds to the `.grad` of a leaf. Nothing but a further hook tells.
+    """Whether there are hooks on the autograd node that adds to the `.grad` of a leaf. Only adding a further hook shows it.
 
-    A leaf that is frozen now has such a node too, if it has ever been computed with; it is asked for by thawing the leaf meanwhile.
+    A leaf that is frozen now has such a node too, if it has ever been computed with; the leaf is thawed temporarily to get at it.
     """
     if not leaf.requires_grad:
         leaf.requires_grad_()
@@ -146,12 +146,12 @@ def saved_by(fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """What a node has saved under a name: one value, or several."""
+    """The values that a node has saved under a name: one value, or several."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def is_dense(fake: torch.Tensor) -> bool:
-    """Whether the elements lie in memory without gaps, each for itself, in whatever order of the dimensions."""
+    """Whether the elements fill the memory without gaps or overlaps, in whatever order of the dimensions."""
     expected = 1
     for stride, size in sorted((stride, size) for size, stride in zip(fake.size(), fake.stride(), strict=True) if size != 1):
         if stride != expected:
@@ -161,7 +161,7 @@ def is_dense(fake: torch.Tensor) -> bool:
 
 
 def layout_of_grad(leaf: torch.Tensor) -> torch.memory_format:
-    """How autograd lays out the `.grad` of a leaf: like the leaf if that is dense, else as contiguous memory."""
+    """The layout that autograd gives to the `.grad` of a leaf: the leaf's if that is dense, else contiguous memory."""
     return torch.preserve_format if is_dense(leaf) else torch.contiguous_format
 
 

@@ -1,7 +1,7 @@
 """Full backward hooks of modules that autograd calls after the graph: nodes that register them, and operators by which AOTAutograd's backward calls them.
 
-If the graph itself is run, torch's own code registers them. AOTAutograd runs that code only once, on tensors without data. So there, the functions that are
-registered make operators of the backward graph, which call the hooks. A graph gets the module as a *token* (tokens.py).
+If the graph itself is run, torch's own code registers them. AOTAutograd runs that code only once, on tensors without data. So in that case the functions that
+are registered make operators of the backward graph, which call the hooks. A graph gets the module as a *token* (tokens.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Hooks:
 
 
 def hooks_of(module: nn.Module) -> Hooks:
-    """A module with its present hooks, those of all modules included."""
+    """A module with its present hooks, including those of all modules."""
     return Hooks(module, module._get_backward_hooks()[0], module._get_backward_pre_hooks())
 
 
@@ -46,7 +46,7 @@ def token_of(module: nn.Module) -> torch.Tensor:
 
 
 def hearing(token: torch.Tensor) -> BackwardHook | HeardByOperators:
-    """What puts on the hooks of a module for one call."""
+    """The object that puts on the hooks of a module for one call."""
     if type(token) is not torch.Tensor:
         return HeardByOperators(token)
     hooks = of_token(token)
@@ -54,7 +54,7 @@ def hearing(token: torch.Tensor) -> BackwardHook | HeardByOperators:
 
 
 def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: list[int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors among a module's `count` arguments, behind a node that hears of their gradients."""
+    """The tensors among a module's `count` arguments, after a node that receives their gradients."""
     if isinstance(hook, HeardByOperators):
         return hook.set_up_inputs(count, places, tensors)
     passed = hook.setup_input_hook(filled(count, places, tensors))
@@ -64,8 +64,8 @@ def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: lis
 def set_up_outputs(
     hook: BackwardHook | HeardByOperators, inputs: int, input_places: list[int] | None, count: int, places: list[int], *tensors: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """The tensors among a module's `count` results, behind a node that hears of their gradients. `inputs`: how many arguments it has; `input_places`: which
-    of them are behind such a node, if any.
+    """The tensors among a module's `count` results, after a node that receives their gradients. `inputs`: the number of its arguments; `input_places`: the
+    places of those that come after such a node, if any.
     """
     if isinstance(hook, HeardByOperators):
         return hook.set_up_outputs(inputs, input_places, count, places, tensors)
@@ -81,7 +81,7 @@ def filled(count: int, places: Sequence[int], values: Gradients) -> tuple[Any, .
 
 
 class HeardByOperators:
-    """What puts on the hooks of a module where AOTAutograd traces a graph and its backward: functions that call the operators below."""
+    """Puts on the hooks of a module while AOTAutograd traces a graph and its backward: they are functions that call the operators below."""
 
     def __init__(self, token: torch.Tensor) -> None:
         self.token = token
@@ -109,7 +109,7 @@ class HeardByOperators:
 
 
 def passed_through(tensors: tuple[torch.Tensor, ...], hook: Hook) -> tuple[torch.Tensor, ...]:
-    """Tensors behind a node of autograd's with a hook."""
+    """Tensors after an autograd node with a hook."""
     passed: tuple[torch.Tensor, ...] = BackwardHookFunction.apply(*tensors)  # type: ignore[no-untyped-call]
     node = next(tensor.grad_fn for tensor in passed if tensor.requires_grad)
     assert node is not None
@@ -118,7 +118,7 @@ def passed_through(tensors: tuple[torch.Tensor, ...], hook: Hook) -> tuple[torch
 
 
 def among(gradients: Gradients, found: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
-    """What an operator has given, in the places of the gradients that there are."""
+    """An operator's results, in the places of the gradients that aren't None."""
     rest = iter(found)
     return tuple([None if gradient is None else next(rest) for gradient in gradients])
 
@@ -127,7 +127,7 @@ def among(gradients: Gradients, found: Sequence[torch.Tensor]) -> tuple[torch.Te
 
 
 class Taken(BackwardHook):
-    """torch's code for the hooks of a module, of which the function is taken that it would put on a node of autograd's."""
+    """torch's code for the hooks of a module, from which the function is taken that it would put on an autograd node."""
 
     def __init__(self, hooks: Hooks, inputs: int, input_places: list[int] | None) -> None:
         super().__init__(hooks.module, hooks.full, hooks.before)
@@ -143,13 +143,13 @@ class Taken(BackwardHook):
         return args, self.places
 
     def of_outputs(self, gradients: Gradients, places: Sequence[int], count: int) -> Any:
-        """What becomes of the gradients of the results."""
+        """The new gradients of the results."""
         self.places = places
         self.setup_output_hook((None,) * count)
         return self.hook(None, gradients)
 
     def of_inputs(self, gradients: Gradients, of_outputs: Gradients) -> Any:
-        """What becomes of the gradients of the arguments."""
+        """The new gradients of the arguments."""
         self.grad_outputs = tuple(of_outputs)  # type: ignore[assignment]
         self._set_user_hook(self)
         return self.hook(gradients, None)
@@ -157,7 +157,7 @@ class Taken(BackwardHook):
 
 @contextmanager
 def as_in_a_backward_pass() -> Iterator[None]:
-    """Inside of an operator's implementation, autograd is there for who asks for it, and off."""
+    """Inside an operator's implementation, make autograd available, but switched off."""
     with torch._C._PreserveDispatchKeyGuard(), torch.no_grad():
         torch._C._dispatch_tls_set_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality, False)
         yield
@@ -169,7 +169,7 @@ def as_in_a_backward_pass() -> Iterator[None]:
 def heard_of_outputs(
     token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, inputs: int, input_places: list[int] | None
 ) -> list[torch.Tensor]:
-    """Call the hooks that come before a module's gradients, and all where no argument of its requires one; gives the gradients of its results."""
+    """Call the hooks that come before a module's gradients, or all of them if no argument requires one; returns the gradients of the results."""
     with as_in_a_backward_pass():
         found = Taken(of_token(token), inputs, input_places).of_outputs(copies(gradients), places, count)
         return results(gradients, found)
@@ -177,19 +177,19 @@ def heard_of_outputs(
 
 @declare_operator("heard_of_inputs(Tensor token, Tensor?[] gradients, int[] places, int count, Tensor?[] of_outputs) -> Tensor[]")
 def heard_of_inputs(token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, of_outputs: Gradients) -> list[torch.Tensor]:
-    """Call the hooks on a module's gradients; gives those of its arguments."""
+    """Call the hooks on a module's gradients; returns those of its arguments."""
     with as_in_a_backward_pass():
         found = Taken(of_token(token), count, list(places)).of_inputs(copies(gradients), copies(of_outputs))
         return results(gradients, found)
 
 
 def copies(gradients: Gradients) -> tuple[torch.Tensor | None, ...]:
-    """Gradients that a hook may keep: the memory of the others is the compiler's."""
+    """Copies of gradients, which a hook may keep: the memory of the originals belongs to the compiler."""
     return tuple([None if gradient is None else gradient.clone() for gradient in gradients])
 
 
 def results(gradients: Gradients, found: Gradients) -> list[torch.Tensor]:
-    """What hooks have given in the place of gradients, as autograd takes it: laid out as they are, and in memory of its own."""
+    """The hooks' replacements of gradients, as autograd needs them: laid out like the originals, and in memory of their own."""
     made = []
     for gradient, given in zip(gradients, found, strict=True):
         if gradient is None:

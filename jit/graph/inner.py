@@ -1,4 +1,4 @@
-"""`InnerGraph`, a finished graph inside the graph, which an operator takes as an argument and runs."""
+"""`InnerGraph`, a finished inner graph, which an operator takes as an argument and runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place:
 
 
 def likeness(example: object) -> str:
-    """What is known of a value while tracing, as a text."""
+    """The facts about a value that are known while tracing, as text."""
     if not isinstance(example, torch.Tensor):
         return repr(example)
     keys = torch._C._dispatch_keys(example).raw_repr()
@@ -38,8 +38,8 @@ def likeness(example: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InnerGraph:
-    """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it;
-    `switches_modes`: some of its nodes switch torch's modes, and others back. `kept`: the nodes that do something besides their results.
+    """A finished inner graph. `operands`: the nodes of the outer graph whose values its placeholders take, in order; `modules`: holds graphs inside it;
+    `switches_modes`: some of its nodes switch torch's modes, and others switch them back. `kept`: the nodes that do something besides computing their results.
     """
 
     graph: fx.Graph
@@ -49,9 +49,9 @@ class InnerGraph:
     kept: frozenset[fx.Node]
 
     def taking(self, operands: Sequence[fx.Node], running: Running, bare: bool = False) -> InnerGraph:
-        """This graph as one that takes these values: all that it uses, and maybe more. What it computes for nothing goes; see prune.py.
+        """This graph with these operands: all that it uses, and maybe more. Nodes that it doesn't need are removed; see prune.py.
 
-        `bare`: it gives its only result as such, and not a tuple.
+        `bare`: it returns its only result itself, and not in a tuple.
         """
         given = dict(zip(self.operands, self.graph.find_nodes(op="placeholder"), strict=True))
         copy, copies = fx.Graph(), dict[fx.Node, fx.Node]()
@@ -79,14 +79,14 @@ class InnerGraph:
         return bool(self.kept) or any(effects.acts for effects in found), any(effects.draws for effects in found)
 
     def is_elementwise(self, running: Running) -> bool:
-        """Whether each element of the results is computed from elements of the operands at the same place: the graph does so for many rows at once."""
+        """Whether each element of the results is computed from elements of the operands at the same position, so that the graph can take many rows at once."""
         return not self.graph.find_nodes(op="get_attr") and is_elementwise(self._operators(), running)
 
     def _operators(self) -> list[fx.Node]:
         return [node for node in self.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
 
     def pattern(self) -> str | None:
-        """A text that is the same for graphs that compute the same of tensors that look the same; None where there are graphs inside it."""
+        """A text that is the same for graphs that compute the same from tensors that look the same; None if there are graphs inside it."""
         numbers = {node: Place(number) for number, node in enumerate(self.graph.nodes)}
         lines = []
         for node in self.graph.nodes:
@@ -100,7 +100,7 @@ class InnerGraph:
         return "\n".join(lines)
 
     def _needed(self, running: Running) -> list[fx.Node]:
-        """The nodes but the placeholders that do something, or from which others or the results are computed."""
+        """The nodes, apart from placeholders, that have an effect, or from which others or the results are computed."""
         needed: set[fx.Node] = set()
         for node in reversed(self.graph.nodes):
             if node.op != "placeholder" and (

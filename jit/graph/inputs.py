@@ -16,20 +16,20 @@ from framejit.objects.object import Object
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the outermost graph: of a tensor, or of a number that differs from call to call.
+    """One placeholder of the outermost graph: for a tensor, or for a number that differs from call to call.
 
     Attributes:
-        source: where the value is found.
+        source: the path of the value.
         node: the placeholder.
-        obj: what the trace knows the value as.
+        obj: the Object of the value.
         value: the real value while tracing.
-        symbolic: torch's SymbolicContext that its fake was made by, of nested and sparse tensors a PartsContext; None if all its sizes are constants.
-        is_parameter, is_buffer: how a module holds it.
+        symbolic: torch's SymbolicContext with which its fake was made; for nested and sparse tensors a PartsContext; None if all its sizes are constants.
+        is_parameter, is_buffer: whether a module holds it as a parameter or a buffer.
         static: whether it is at the same address in each call.
-        is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.
+        is_subclass: whether its class has `__torch_function__`. In that case `value` is the same as a plain tensor, which is given to the graph.
         is_wrapper: whether it is a tensor that wraps others.
-        is_state: whether the source leads to a generator, or to a module whose hooks the graph puts on. `value` is the generator's state, as a tensor, or
-            the module's token (hooked_modules.py), and so it is given to the graph.
+        is_state: whether the source leads to a generator, or to a module whose hooks the graph puts on. In that case `value` is the generator's state, as a
+        tensor, or the module's token (hooked_modules.py), which is given to the graph.
     """
 
     source: Source
@@ -65,12 +65,12 @@ def is_of_script(source: Source) -> bool:
 
 
 def is_static(source: Source, tensor: torch.Tensor) -> bool:
-    """Whether the tensor stays at its address: held by a module, or marked so (mark_static_address)."""
+    """Whether the tensor stays at its address: it is held by a module, or marked so (mark_static_address)."""
     is_held = isinstance(tensor, torch.nn.Parameter) or holds_buffer(source) or is_of_script(source)
     return is_held or hasattr(tensor, "_dynamo_static_input_type")
 
 
 def identifier(path: str) -> str:
-    """A path as a placeholder's name: `self.layers[0].weight` -> `self_layers_0_weight`."""
+    """A placeholder's name made from a path: `self.layers[0].weight` -> `self_layers_0_weight`."""
     name = re.sub(r"\W+", "_", path).strip("_") or "input"
     return "self_" if name == "self" else name

@@ -34,14 +34,14 @@ PATHS: dict[str, tuple[str, ...]] = {
     "_min_seqlen_tensor": (CACHE, "min_seqlen"),
     "_max_seqlen_tensor": (CACHE, "max_seqlen"),
 }
-"""The tensors that one consists of, as `__tensor_flatten__` names them, and where in its `__dict__` each is found."""
+"""The tensors of which a nested tensor consists, as `__tensor_flatten__` names them, and the key in its `__dict__` of each."""
 LENGTHS = ("_min_seqlen_tensor", "_max_seqlen_tensor")
-"""Tensors of a nested tensor that have no data: their first size is the least, or the largest, length."""
+"""Tensors of a nested tensor without data: their first size is the smallest, or the largest, length."""
 
 
 @dataclass(frozen=True, slots=True)
 class JaggedContext(PartsContext):
-    """How to make the fake of a nested tensor: for each tensor that it consists of, how its fake is made."""
+    """The recipe for the fake of a nested tensor: for each tensor of which it consists, the context with which its fake is made."""
 
     parts: Mapping[str, StatefulSymbolicContext]
 
@@ -65,7 +65,7 @@ class JaggedContext(PartsContext):
 
 
 def computed_from_outside(fake: NestedTensor) -> NestedTensor:
-    """A fake of the same parts that is no leaf."""
+    """A fake of the same parts that isn't a leaf."""
     with torch.enable_grad():
         found: NestedTensor = torch._C._functions.DelayedError("the gradient goes on outside of the graph", 1)(fake)
     found._values = fake._values
@@ -73,14 +73,14 @@ def computed_from_outside(fake: NestedTensor) -> NestedTensor:
 
 
 def parts_of(nested: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What a nested tensor, or another that wraps some, consists of, by name: tensors, and of a distributed one its device mesh."""
+    """The parts of a nested tensor, or of another that wraps tensors, by name: tensors, and for a distributed tensor its device mesh."""
     if is_masked(type(nested)):
         return {name: nested.__dict__[name] for name in MASKED}
     return {name: getattr(nested, name) for name in nested.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
 
 
 def source_of_part(source: Source, name: str) -> Source:
-    """Where one of the tensors is found."""
+    """The source of one of the tensors."""
     found = source.child(InstanceDict)
     for key in PATHS[name]:
         found = found.child(Item, key)
@@ -95,13 +95,13 @@ def varying_dimension(nested: NestedTensor, name: str) -> frozenset[int]:
 
 
 def contexts_of(source: Source, nested: NestedTensor, context_of_part: Callable[..., StatefulSymbolicContext]) -> JaggedContext:
-    """How to make the fake of a nested tensor. `context_of_part(source, tensor, dimensions)`: for a tensor of which these dimensions vary."""
+    """The context for the fake of a nested tensor. `context_of_part(source, tensor, dimensions)`: the context for a tensor whose `dimensions` vary."""
     parts = parts_of(nested).items()
     return JaggedContext({name: context_of_part(source_of_part(source, name), part, varying_dimension(nested, name)) for name, part in parts})
 
 
 def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages in which the data of tensors is, be they wrappers, sparse, or neither."""
+    """The keys of the storages that hold the data of tensors, which may be wrappers, sparse, or neither."""
     found: set[int] = set()
     for tensor in tensors:
         if is_sparse(tensor):

@@ -1,4 +1,4 @@
-"""Stand-ins for the arguments of a loop's function while it is traced, about whose values nothing is known; and the results of loops on fakes."""
+"""Stand-ins for the arguments of a loop's function while it is traced, whose values aren't known; and the results of loops on fakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copy_on_fakes(tensor: torch.Tensor) -> torch.Tensor:
-    """Fakes of small constants know their values, and so do their clones."""
+    """A copy without a value: fakes of small constants know their values, and so do their clones."""
     copy = tensor.clone()
     if isinstance(copy, FakeTensor):
         copy.constant = None
@@ -32,7 +32,7 @@ stand_in(copy_of, copy_on_fakes)
 
 
 def keeping_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator on fakes, none of whose results is a number that its function takes out of a tensor: no node is to give it."""
+    """Run an operator on fakes, without the requirement that a node returns the numbers which its function reads from tensors."""
 
     def run(*args: Any) -> Any:
         mode = detect_fake_mode(args)
@@ -44,5 +44,5 @@ def keeping_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _operator in (map_impl, scan_op):
-    if _operator not in registered_hop_fake_fns:  # torch does the same for those that are, which from 2.13 on are all
+    if _operator not in registered_hop_fake_fns:  # torch does the same for those that are registered, which is all of them from 2.13 on
         stand_in(_operator, keeping_numbers(_operator))

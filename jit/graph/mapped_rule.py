@@ -31,19 +31,19 @@ class Rule:
         return self.graph.forward(*given, *tensors[len(self.mapped) :])
 
     def items(self, tensor: torch.Tensor, dim: int | None, mapped: bool) -> torch.Tensor:
-        """A tensor as the graph takes it."""
+        """A tensor in the form that the graph takes."""
         if dim is not None:
             return tensor.movedim(dim, 0).contiguous()
         return tensor.expand(self.size, *tensor.shape).contiguous() if mapped else tensor
 
 
 class MappedByRule(torch.autograd.Function):
-    """What a traced `vmap` method gives, to the program's transforms. Within the `vmap` its results can't be differentiated: another operator tells them of the
-    Function's backward."""
+    """Gives the program's transforms the results of a traced `vmap` method. Within the `vmap` these can't be differentiated: another operator attaches the
+    Function's backward to them."""
 
     @staticmethod
     def forward(rule: Rule, *tensors: Any) -> Any:
-        """One item's results; where nothing is mapped, as with fakes while tracing."""
+        """One item's results, if nothing is mapped, as with fakes while tracing."""
         results = rule.all_items(tensors, (None,) * len(tensors))
         return tuple([result if dim is None else result.select(dim, 0) for result, dim in zip(results, rule.out_dims)])
 

@@ -1,4 +1,4 @@
-"""Makes a tensor from a list of ints of which some are symbolic. torch's own function would ask for the value of each while it is traced."""
+"""Makes a tensor from a list of ints some of which are symbolic. torch's own function would ask for the value of each while it is traced."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def fake_made_of(values: Sequence[int]) -> torch.Tensor:
 
 
 def tensor_of_ints(values: Sequence[int]) -> torch.Tensor:
-    """A tensor of the CPU's, of one dimension. Where the ints are known it is made by torch itself, which says what doesn't fit."""
+    """A CPU tensor with one dimension. If the ints are known, torch itself makes it, and raises for those that don't fit."""
     if any(isinstance(value, torch.SymInt) for value in values):
-        if torch.compiler.is_exporting():  # to what runs without framejit
+        if torch.compiler.is_exporting():  # an exported program runs without framejit
             return torch.stack([torch.full((), value, dtype=torch.int64, device="cpu") for value in values])
         return made_of(values)  # type: ignore[no-any-return]
     return made_of.run(values)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Runs functions on fake tensors: stand-ins for functions that need data, and checks of what custom operators write to, and of what fails."""
+"""Runs functions on fake tensors: stand-ins for functions that need data, and checks of which tensors operators write to, and of failures."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a function of torch's may write to the tensors of a list that it is given."""
+    """Whether one of torch's functions may write to the tensors of a list that it is given."""
     lists = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, tuple))] if may_write(target, kwargs) else []
     return any(isinstance(item, torch.Tensor) for given in lists for item in given)
 
 
 def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether a function of torch's, by its name and its keywords, writes to its arguments."""
+    """Whether one of torch's functions, by its name and its keywords, writes to its arguments."""
     name = target._schema.name if isinstance(target, OpOverload) else getattr(target, "__name__", "")
     return "out" in kwargs or (name.endswith("_") and not name.endswith("__"))
 
 
 class Written(TorchDispatchMode):
-    """Notes to which tensors the operators below write. `count` counts that in the versions of the tensors: an operator in C++ does so for real tensors
-    by what it calls, but its fake needn't call anything. Fakes of torch's own that write to the tensors of a list, as `_foreach_add_` does, count nothing.
+    """Notes which tensors the operators below write to. `count`: whether to count the writes in the versions of the tensors: a C++ operator does so for real
+    tensors through the operators that it calls, but its fake may call none. torch's own fakes of operators on lists, such as `_foreach_add_`, count nothing.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Written(TorchDispatchMode):
 
 
 def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors to which an operator writes, as its schema says."""
+    """The tensors to which an operator writes according to its schema."""
     found: list[torch.Tensor] = []
     if isinstance(func, OpOverload) and func._schema.is_mutable:
         for index, argument in enumerate(func._schema.arguments):
@@ -85,9 +85,9 @@ class FailedOnFakes(Exception):
 
 @contextlib.contextmanager
 def keeping_dispatch_keys() -> Iterator[None]:
-    """Whatever fails in its scope, the thread's dispatch keys are the same behind it.
+    """If something fails inside the block, restore the thread's dispatch keys after it.
 
-    Frames that an error keeps may hold guards of torch's, which set the keys when they go: they have to go in here.
+    Frames that an error keeps alive may hold guards of torch, which set the keys when they are freed: that must happen in here.
     """
     with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()):
         try:

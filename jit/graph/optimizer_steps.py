@@ -1,4 +1,4 @@
-"""Steps of those torch optimizers whose own arithmetic looks at data, computed with tensors alone. AOTAutograd traces them instead of torch's functions.
+"""Steps of those torch optimizers whose own arithmetic reads data, computed with tensors alone. AOTAutograd traces them instead of torch's functions.
 
 torch's functions branch on the number of the step, or use norms of tensors as Python numbers. Here, such numbers are 0-d tensors with Python's precision.
 """
@@ -15,7 +15,7 @@ Number: TypeAlias = float | Tensor
 
 
 def rows(gradients: Sequence[Tensor], maximize: bool, *lists: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """For each parameter its gradient, in the direction in which to go, and its item of each list; complex tensors as pairs of real ones."""
+    """For each parameter its gradient, negated if `maximize`, and its item of each list; complex tensors as pairs of real ones."""
     for gradient, *others in zip(gradients, *lists, strict=True):
         yield tuple(as_real(item) for item in (-gradient if maximize else gradient, *others))
 
@@ -38,7 +38,7 @@ def radam(
     params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], *,
     beta1: float, beta2: float, lr: Number, weight_decay: float, eps: float, decoupled_weight_decay: bool = False, maximize: bool = False, **_: Any,
 ) -> None:  # fmt: skip
-    """torch.optim.radam.radam: the rectified update where the approximated average is long enough, else the plain one."""
+    """torch.optim.radam.radam: the rectified update if the approximated average is long enough, else the plain one."""
     lr = number(lr)
     longest = 2 / (1 - beta2) - 1
     for grad, param, average, squares, step_t in rows(grads, maximize, params, exp_avgs, exp_avg_sqs, state_steps):
@@ -52,7 +52,7 @@ def radam(
         squares.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         correction1, correction2 = 1 - beta1**step, 1 - beta2**step
         length = longest - 2 * step * (1 - correction2) / correction2
-        safe = length.clamp(min=5.0)  # what is computed of it where it is shorter isn't used
+        safe = length.clamp(min=5.0)  # the results for shorter ones aren't used
         rectification = ((safe - 4) * (safe - 2) * longest / ((longest - 4) * (longest - 2) * safe)).sqrt()
         scale = torch.where(length > 5.0, rectification * correction2.sqrt() / (squares.sqrt() + eps), 1.0)
         param.sub_(average / correction1 * lr * scale.to(param.dtype))
@@ -101,7 +101,7 @@ def adafactor(
 
 
 def approach(value: Tensor, target: Tensor, weight: Tensor) -> None:
-    """Move a tensor towards another; with a weight of the precision with which `lerp_` computes."""
+    """Move a tensor towards another, with a weight in the precision in which `lerp_` computes."""
     wide = value.dtype if value.dtype == torch.float64 else torch.float32
     value.copy_(torch.lerp(value.to(wide), target.to(wide), weight.to(wide)))
 

@@ -16,13 +16,13 @@ from framejit.own_operators import declare_operator
 PACK = torch._VF._pack_padded_sequence
 PAD = torch._VF._pad_packed_sequence
 PACKED_MEMO = "packed_memo"
-"""The attribute by which fakes of lengths remember how many rows and steps the sequences have."""
+"""The attribute in which fakes of lengths remember the numbers of rows and steps of the sequences."""
 
 
 def number_of_sequences(batch_sizes: torch.Tensor) -> Any:
-    """The first of the batch sizes, which counts all sequences, where they are as an operator has given them; else None.
+    """The first of the batch sizes, which is the number of all sequences, if they are unchanged since an operator has returned them; else None.
 
-    It is noted as the item of the whole tensor, which it is where there is one step. So it is forgotten as such items are, when the tensor is changed.
+    It is stored as the item of the whole tensor, which it would be with a single step. So it is dropped like such items when the tensor is changed.
     """
     return batch_sizes.item_memo if isinstance(batch_sizes, FakeTensor) else None
 
@@ -40,7 +40,7 @@ def first_size_on_fakes(batch_sizes: torch.Tensor) -> torch.Tensor:
 
 
 def new_size(least: Any, most: Any) -> int | SymInt:
-    """A size that depends on data, between these."""
+    """A size that depends on data, within these bounds."""
     mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
     env = mode.shape_env if isinstance(mode, FakeTensorMode) else None
     if not isinstance(env, ShapeEnv) or not env.allow_dynamic_output_shape_ops:
@@ -57,7 +57,7 @@ def new_size(least: Any, most: Any) -> int | SymInt:
 
 
 def sizes_of(lengths: torch.Tensor, batch: Any, time: Any) -> tuple[Any, Any]:
-    """How many rows and steps sequences of these lengths have: the same numbers whenever they are asked for, until the lengths are changed."""
+    """The numbers of rows and steps of sequences with these lengths: the same numbers each time, until the lengths are changed."""
     if lengths.is_inference() or not isinstance(lengths, FakeTensor):
         return new_size(batch, batch * time), new_size(1, time)
     now = lengths._version, lengths.fake_mode.epoch
@@ -69,7 +69,7 @@ def sizes_of(lengths: torch.Tensor, batch: Any, time: Any) -> tuple[Any, Any]:
 
 
 def packed_looks(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tensors that look like packed data and their batch sizes. `sizes`: how many rows and steps there are, where that is known."""
+    """Tensors that look like packed data and their batch sizes. `sizes`: the numbers of rows and steps, if they are known."""
     batch, time = input.shape[:2] if batch_first else (input.shape[1], input.shape[0])
     rows, steps = sizes_of(lengths, batch, time) if sizes is None else sizes
     batch_sizes = lengths.new_empty((steps,))
@@ -80,7 +80,7 @@ def packed_looks(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, 
 def padded_looks(
     data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, total_length: Any, batch: Any = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tensors that look like padded data and the lengths of the sequences. `batch`: how many these are, where that is known."""
+    """Tensors that look like padded data and the lengths of the sequences. `batch`: the number of sequences, if it is known."""
     batch = number_of_sequences(batch_sizes) if batch is None else batch
     if batch is None:
         batch = new_size(1, data.shape[0])
@@ -89,10 +89,10 @@ def padded_looks(
 
 
 def pack_on_fakes(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """What packing gives for fakes, with a way back to what requires a gradient."""
+    """The result of packing fakes, connected in autograd's record to the argument that requires a gradient."""
     is_plain = input.dim() >= 2 and lengths.dim() == 1 and lengths.dtype is torch.int64 and lengths.device.type == "cpu"
     if not is_plain or not statically_known_true(lengths.shape[0] == input.shape[0 if batch_first else 1]):
-        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)  # the operator itself says what is wrong
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)  # the operator itself reports the error
     data, batch_sizes = packed_looks(input, lengths, batch_first)
     return with_way_back(data, input), batch_sizes
 
@@ -100,7 +100,7 @@ def pack_on_fakes(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool)
 def pad_on_fakes(
     data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What padding gives for fakes, with a way back to what requires a gradient."""
+    """The result of padding fakes, connected in autograd's record to the argument that requires a gradient."""
     is_plain = data.dim() >= 1 and batch_sizes.dim() == 1 and batch_sizes.dtype is torch.int64 and batch_sizes.device.type == "cpu"
     if not is_plain or not statically_known_true(batch_sizes.shape[0] <= total_length):
         raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
@@ -109,7 +109,7 @@ def pad_on_fakes(
 
 
 def with_way_back(made: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
-    """A tensor in whose record of autograd's another is, if that requires a gradient."""
+    """A tensor whose autograd record contains another tensor, if that requires a gradient."""
     return made * origin.sum() if origin.requires_grad and torch.is_grad_enabled() else made
 
 
@@ -118,13 +118,13 @@ stand_in(PAD, pad_on_fakes)
 stand_in(first_size, first_size_on_fakes)
 
 
-# What AOTAutograd is given: two operators of our own, each of which is the other's backward. It can't trace torch's own on fakes: the one is told wrong sizes
-# there, the other goes through the batch sizes, of which fakes have no data.
+# Two operators of our own for AOTAutograd, each of which is the other's backward. It can't trace torch's own on fakes: one gets wrong sizes
+# there, the other iterates over the batch sizes, of which fakes have no data.
 
 
 @declare_operator("pack(Tensor input, Tensor lengths, bool batch_first, SymInt[]? sizes) -> (Tensor, Tensor)")
 def pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: list[int] | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """The data of sequences, packed, and their batch sizes. `sizes`: how many rows and steps there will be, where that is known."""
+    """The data of sequences, packed, and their batch sizes. `sizes`: the numbers of rows and steps, if they are known."""
     return PACK(input, lengths, batch_first)  # type: ignore[no-any-return]
 
 
@@ -132,7 +132,7 @@ def pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: l
 def pad(
     data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, value: float, total_length: int, batch: int | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Padded sequences, and their lengths. `batch`: how many they will be, where that is known."""
+    """Padded sequences, and their lengths. `batch`: the number of sequences, if it is known."""
     return PAD(data, batch_sizes, batch_first, value, total_length)  # type: ignore[no-any-return]
 
 
@@ -179,5 +179,5 @@ OURS = {PACK: pack, PAD: pad}
 
 @rewrites(*OURS)
 def put_ours(node: fx.Node) -> None:
-    """Our operator in the place of torch's."""
+    """Put our operator in the place of torch's."""
     node.target, node.args = OURS[node.target].overload, (*node.args, None)

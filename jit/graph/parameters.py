@@ -8,7 +8,7 @@ from framejit.graph.on_fakes import stand_in
 
 
 def make_parameter(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    """`torch.nn.Parameter(data, requires_grad)` of a plain tensor."""
+    """`torch.nn.Parameter(data, requires_grad)` for a plain tensor."""
     return torch.Tensor._make_subclass(torch.nn.Parameter, data, requires_grad)
 
 

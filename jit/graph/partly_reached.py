@@ -1,4 +1,4 @@
-"""Finds inputs of a graph to which only some of its results have a gradient. A backward pass from the other results leaves their gradients undefined."""
+"""Finds inputs of a graph for which only some of its results have a gradient. A backward pass from the other results leaves their gradients undefined."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from framejit.graph.prune import output_nodes
 
 
 def partly_reached(graph: fx.Graph, spent: Iterable[int]) -> dict[int, frozenset[int]]:
-    """For each input that gradients of some results come to, and those of others don't: the indices of the results whose gradients do.
+    """For each input that gradients of some results reach, and those of others don't: the indices of the results whose gradients do.
 
-    `spent`: indices of results that can't be differentiated. An input counts as reached where either autograd has recorded a way for the fakes, or
-    nodes that require gradients lead from it to the result: the one sees what changes in place do, the other what fakes don't record.
+    `spent`: indices of results that can't be differentiated. An input counts as reached if either autograd has recorded a path for the fakes, or
+    nodes that require gradients lead from it to the result: the record includes in-place changes, the nodes include what fakes don't record.
     """
     inputs = [node.meta["example_value"] for node in graph.find_nodes(op="placeholder")]
     outputs = output_nodes(graph)
@@ -76,7 +76,7 @@ def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any]) ->
 
 
 def in_order(roots: Iterable[Any], ends: Mapping[Any, int]) -> list[Any]:
-    """The nodes of autograd's that roots lead to, each before those that it leads to; no further than to the ends."""
+    """The autograd nodes that roots lead to, each before those that it leads to; no further than to the ends."""
     order: list[Any] = []
     seen: set[Any] = set()
     waiting = [(root, False) for root in roots]

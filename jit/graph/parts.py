@@ -1,4 +1,4 @@
-"""`PartsContext`, which makes the fake of a tensor from outside that has its data in other tensors, and not in its own memory."""
+"""`PartsContext`, which makes the fake of a tensor from outside whose data is in other tensors, and not in its own memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 class PartsContext(ABC):
-    """Makes the fakes of one such tensor. Takes the place of torch's SymbolicContext."""
+    """Makes the fakes of one such tensor. It takes the place of torch's SymbolicContext."""
 
     __slots__ = ()
 

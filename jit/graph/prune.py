@@ -22,17 +22,17 @@ from framejit.saved_tensor_hooks import pop_saved_tensor_hooks
 from framejit.torch_modes import exit_keeping_casts
 
 Running = Callable[[], AbstractContextManager[object]]
-"""Makes that in which operators run on fakes."""
+"""Makes the context in which operators run on fakes."""
 SET_GRAD = torch._C._set_grad_enabled
 EXITS = frozenset({_exit_autocast, exit_keeping_casts, _exit_inference_mode, pop_saved_tensor_hooks})
 PURE_TARGETS = frozenset(
     {getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr, torch.ops.aten._assert_scalar.default}
 )
-"""Python's operators: on tensors they neither draw random numbers nor (in-place ones are kept anyway) change anything. And checks, which are kept."""
+"""Python's operators, which on tensors neither draw random numbers nor change anything (in-place ones are kept anyway); and checks, which are kept."""
 
 
 def fake_of(arg: Any, tensors: list[torch.Tensor] | None = None) -> Any:
-    """A node's argument with fakes in the place of nodes; the tensors among them are appended to `tensors`."""
+    """A node's argument with fakes in place of nodes; the tensors among them are appended to `tensors`."""
     if isinstance(arg, fx.Node):
         fake = arg.meta["example_value"]
         if tensors is not None and isinstance(fake, torch.Tensor):
@@ -63,8 +63,8 @@ def run_node(node: fx.Node) -> Any:
 
 
 class EffectRecorder(TorchDispatchMode):
-    """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or draws others, gives no result or
-    changes running statistics, and so runs for its effect (`acts`)."""
+    """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or runs for its effect (`acts`): draws
+    other random numbers, returns no result, or changes running statistics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class EffectRecorder(TorchDispatchMode):
 
     @property
     def has_effect(self) -> bool:
-        """Whether anything that was noted is an effect."""
+        """Whether any effect was noted."""
         return self.draws or self.acts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -89,7 +89,7 @@ class EffectRecorder(TorchDispatchMode):
 
 
 class ElementwiseRecorder(TorchDispatchMode):
-    """Notes whether all that runs below computes each element of its result from elements at the same place, or from no tensor."""
+    """Notes whether everything that runs below computes each element of its result from elements at the same position, or from no tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class ElementwiseRecorder(TorchDispatchMode):
 
 
 def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
-    """Whether nodes compute each element from elements at the same place: they are run once more, on fakes."""
+    """Whether nodes compute each element from elements at the same position. They are run again, on fakes."""
     recorder = ElementwiseRecorder()
     with running(), torch.no_grad(), recorder:
         for node in nodes:
@@ -111,7 +111,7 @@ def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
 
 
 def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator that may draw random numbers does so with these arguments: attention doesn't where it drops nothing."""
+    """Whether an operator that may draw random numbers does so with these arguments: attention doesn't without dropout."""
     for place, argument in enumerate(func._schema.arguments):
         if argument.name == "dropout_p":
             chance = args[place] if place < len(args) else kwargs.get("dropout_p", argument.default_value)
@@ -120,14 +120,14 @@ def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 
 def has_effect(node: fx.Node, running: Running) -> bool:
-    """Whether a node does more than compute its result: it is run once more, on fakes, while an EffectRecorder listens."""
+    """Whether a node does more than compute its result. It is run again, on fakes, under an EffectRecorder."""
     return effects_of(node, running).has_effect
 
 
 def effects_of(node: fx.Node, running: Running) -> EffectRecorder:
-    """What a node does besides computing its result, as `has_effect` finds out. One that fails on fakes may do anything.
+    """The effects of a node besides its result, found as in `has_effect`. A node that fails on fakes may have any effect.
 
-    To autograd, fakes that the node changes in place are as before.
+    The autograd versions of fakes that the node changes in place are restored.
     """
     recorder = EffectRecorder()
     if node.target not in PURE_TARGETS:

@@ -1,4 +1,4 @@
-"""Copies the part of a graph that comes after one of its nodes into a separate graph."""
+"""Copies the part of a graph that comes after one of its nodes to a separate graph."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from framejit.graph.written import arguments_of
 def recomputed(
     body: Body, since: fx.Node, given: Collection[fx.Node], results: Sequence[fx.Node], running: Running
 ) -> tuple[InnerGraph, list[fx.Node]] | None:
-    """The graph that computes `results` once more, and those of the nodes `given` that it takes after its operands, which come before `since`.
+    """The graph that computes `results` again, and those of the nodes `given` that it takes after its operands. The operands come before `since`.
 
-    None where that can't be: the results depend on more of what `since` gives, on random numbers, or on what has been changed in place behind it.
+    None if that isn't possible: the results depend on other results of `since`, on random numbers, or on tensors that are changed in place after it.
     """
     needed: set[fx.Node] = set()
     operands: dict[fx.Node, None] = {}
@@ -50,12 +50,12 @@ def recomputed(
 
 
 def read_by_inner_graphs(body: Body) -> Iterator[torch.Tensor]:
-    """The fakes that inner graphs take, some of which run in a backward pass."""
+    """The fakes that inner graphs take, some of which are read in a backward pass."""
     return (fake for node in body.notes if any(used.op == "get_attr" for used in node.all_input_nodes) for _, fake in arguments_of(node))
 
 
 def changed_by(nodes: Iterable[fx.Node]) -> Iterator[torch.Tensor]:
-    """The fakes that these nodes may change in place: a method, or a function of torch's whose name ends in an underscore, changes its first argument."""
+    """The fakes that these nodes may change in place: a method, or a function of torch whose name ends in an underscore, changes its first argument."""
     for node in nodes:
         found: list[fx.Node] = []
         changes_first = node.op == "call_method" or getattr(node.target, "__name__", "").endswith("_")

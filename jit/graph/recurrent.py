@@ -1,4 +1,4 @@
-"""Recurrent networks: on fakes, where the form of the results follows from the arguments' sizes, without going through the steps, and under AOTAutograd."""
+"""Recurrent networks: on fakes, where the form of the results follows from the arguments' sizes, without running the steps, and under AOTAutograd."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from framejit.graph.rewrites import rewrites
 from framejit.own_operators import DRAWS, declare_operator
 
 RECURRENT: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
-"""The operators, by which all layers and steps of a network run, and their names."""
+"""The operators, each of which runs all layers and steps of a network, and their names."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of such an operator. `batch_sizes`: of packed sequences, else None; `hx`: of an LSTM, h and c."""
+    """The arguments of such an operator. `batch_sizes`: those of packed sequences, else None; `hx`: for an LSTM, h and c."""
 
     data: torch.Tensor
     batch_sizes: torch.Tensor | None
@@ -37,7 +37,7 @@ class Arguments:
 
     @staticmethod
     def of(args: Sequence[Any]) -> Arguments:
-        """The arguments as the operator takes them: its first overload ends with `batch_first`, its second has `batch_sizes`."""
+        """Parse the operator's positional arguments: its first overload ends with `batch_first`, its second has `batch_sizes`."""
         packed = not isinstance(args[3], bool)
         data, batch_sizes, hx, *rest = args if packed else (args[0], None, *args[1:])
         states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
@@ -48,13 +48,13 @@ class Arguments:
         return [self.data, *self.hx, *self.params]
 
     def positional(self) -> list[Any]:
-        """The arguments as the operator takes them."""
+        """The arguments in the operator's order."""
         hx = list(self.hx) if len(self.hx) > 1 else self.hx[0]
         options = [list(self.params), self.has_biases, self.num_layers, self.dropout, self.train, self.bidirectional]
         return [self.data, hx, *options, self.batch_first] if self.batch_sizes is None else [self.data, self.batch_sizes, hx, *options]
 
     def fields(self) -> list[Any]:
-        """The arguments in the order in which they stand here."""
+        """The arguments in the order of the fields here."""
         return [getattr(self, field.name) for field in fields(self)]
 
     def draws(self) -> bool:
@@ -62,11 +62,11 @@ class Arguments:
         return self.train and self.dropout > 0 and self.num_layers > 1
 
     def with_tensors(self, data: torch.Tensor, hx: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> Arguments:
-        """The arguments with others in the place of those that may require a gradient."""
+        """The arguments, with others in place of those that may require a gradient."""
         return replace(self, data=data, hx=hx, params=params)
 
     def is_plain(self) -> bool:
-        """Whether the tensors fit each other as far as it is looked at here; the operator itself says what is wrong with others."""
+        """Whether the tensors fit each other as far as it is checked here; for others, the operator itself reports the error."""
         rank = 3 if self.batch_sizes is None else 2
         tensors = self.tensors()
         return (
@@ -79,7 +79,7 @@ class Arguments:
         )
 
     def empty_results(self) -> list[torch.Tensor]:
-        """Tensors that look like the results: the output, and what the states are in the end."""
+        """Tensors that look like the results: the output and the final states."""
         features = self.hx[0].shape[-1] * (2 if self.bidirectional else 1)
         if self.batch_sizes is not None:
             output = self.data.new_empty((self.data.shape[0], features))
@@ -91,7 +91,7 @@ class Arguments:
 
 
 def run_on_fakes(operator: Callable[..., Any], *args: Any) -> tuple[torch.Tensor, ...]:
-    """What the operator gives for fakes, with a way back to each tensor that requires a gradient."""
+    """The operator's results for fakes, connected in autograd's record to each tensor that requires a gradient."""
     arguments = Arguments.of(args)
     if not arguments.is_plain():
         return operator(*args)  # type: ignore[no-any-return]
@@ -109,8 +109,8 @@ for _operator in RECURRENT:
     stand_in(_operator, partial(run_on_fakes, _operator))
 
 
-# What AOTAutograd is given: two operators of our own, forward and backward, which run torch's own implementation. AOTAutograd would unroll networks over time,
-# lose the dropout between layers, and fail with what oneDNN's LSTM saves. Here the forward operator runs the network as eager does, with autograd's record; the
+# Two operators of our own for AOTAutograd, forward and backward, which run torch's own implementation. AOTAutograd would unroll networks over time,
+# lose the dropout between layers, and fail on what oneDNN's LSTM saves. Here the forward operator runs the network as eager does, with autograd's record; the
 # backward operator asks that record for gradients.
 
 SCHEMA = (
@@ -119,12 +119,12 @@ SCHEMA = (
 )
 OPERATORS = {name: function for function, name in RECURRENT.items()}
 RANDOM_STATE = torch.get_rng_state().numel()
-"""Bytes of the state of the CPU's random numbers."""
+"""The number of bytes of the CPU generator's state."""
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 
 
 class RecordedNetwork:
-    """What autograd has recorded of a network: `results`, and the leaves that gradients are asked for, by their indices."""
+    """Autograd's record of a network: `results`, and the leaves whose gradients are asked for, by their indices."""
 
     def __init__(self, results: Sequence[torch.Tensor], leaves: dict[int, torch.Tensor]) -> None:
         self.results = results
@@ -133,7 +133,7 @@ class RecordedNetwork:
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Inside of an operator's implementation, have autograd record what is run."""
+    """Inside an operator's implementation, have autograd record what is run."""
     with torch._C._PreserveDispatchKeyGuard(), torch.enable_grad():
         torch._C._dispatch_tls_set_dispatch_key_excluded(AUTOGRAD, False)
         yield
@@ -151,9 +151,9 @@ def recorded(name: str, arguments: Arguments, wanted: Sequence[int]) -> Recorded
 
 @declare_operator(f"recurrent(str name, {SCHEMA}, int[] wanted) -> Tensor[]", tags=DRAWS)
 def recurrent(name: str, *args: Any) -> list[torch.Tensor]:
-    """The results, and after them a tensor that stands for the record: it holds the state of the random numbers, and the record as its attribute.
+    """The results, followed by a tensor that stands for the record: it holds the state of the random numbers, and the record as its attribute.
 
-    The results are copies: what is made of the graph may use their memory for something else.
+    The results are copies: the compiled graph may reuse their memory.
     """
     *given, wanted = args
     arguments = Arguments(*given)
@@ -167,7 +167,7 @@ def recurrent(name: str, *args: Any) -> list[torch.Tensor]:
 
 @declare_operator(f"recurrent_backward(Tensor?[] gradients, Tensor record, int[] wanted, str name, {SCHEMA}) -> Tensor[]")
 def recurrent_backward(gradients: Sequence[torch.Tensor | None], state: torch.Tensor, wanted: Sequence[int], name: str, *args: Any) -> list[torch.Tensor]:
-    """Gradients of the wanted tensors. Where the record is lost, because the tensor that has it was copied, the network is run once more."""
+    """Gradients of the wanted tensors. If the record is lost, because the tensor that has it was copied, the network is run again."""
     record = getattr(state, "framejit_record", None)
     if record is None or not record.leaves.keys() >= set(wanted):
         arguments = Arguments(*args)
@@ -185,7 +185,7 @@ def recurrent_backward(gradients: Sequence[torch.Tensor | None], state: torch.Te
 
 
 def as_expected(arguments: Arguments, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The results, laid out in memory as the compiler was told."""
+    """The results, laid out in memory as the compiler expects them."""
     looks = arguments.empty_results()
     return [
         result if result.stride() == look.stride() else torch.empty_strided(result.shape, look.stride(), dtype=result.dtype, device=result.device).copy_(result)
@@ -226,7 +226,7 @@ def differentiate(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[Any, 
 
 @rewrites(*RECURRENT)
 def put_ours(node: fx.Node) -> None:
-    """Our operator in the place of torch's."""
+    """Put our operator in the place of torch's."""
     arguments = Arguments.of(node.args)
     results = node.meta["example_value"]
     trains = any(result.requires_grad for result in results)

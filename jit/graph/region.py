@@ -17,9 +17,9 @@ from framejit.graph.on_fakes import stand_in
 
 
 def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
-    """torch's operator for such a region. Regions of one name have one graph, which changes nothing.
+    """torch's operator for such a region. Regions with the same name have the same graph, which changes nothing.
 
-    Where gradients are recorded, the operator traces the graph at each call to see whether it changes its operands. That is asked once.
+    If gradients are recorded, the operator traces the graph at each call to see whether it changes its operands. Here that is done once.
     """
     known = autograd_of(name) if torch.is_grad_enabled() and any(is_recorded(operand) for operand in operands) else None
     result: tuple[torch.Tensor, ...] = invoke_subgraph(graph, name, *operands) if known is None else known(*operands)
@@ -27,7 +27,7 @@ def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.
 
 
 def run_drawing_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
-    """What `run_region` does, for a graph that draws random numbers."""
+    """`run_region` for a graph that draws random numbers."""
     return run_region(graph, name, *operands)
 
 
@@ -43,13 +43,13 @@ def is_recorded(operand: Any) -> bool:
 
 
 def autograd_of(name: str) -> Callable[..., Any] | None:
-    """What the operator has kept of the first region of this name for which autograd was asked."""
+    """The operator's cached autograd of the first region of this name for which it was needed."""
     cache = get_invoke_subgraph_cache()
     return None if cache is None else cache.get_autograd_key_entry(name)
 
 
 def run_on_fakes(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
-    """The graph itself: what the operator gives, without its checks."""
+    """Run the graph itself, which gives the operator's result without its checks."""
     result: tuple[torch.Tensor, ...] = graph(*operands)
     return result
 

@@ -23,7 +23,7 @@ from framejit.own_operators import declare_operator
 
 @dataclass(frozen=True, slots=True)
 class BatchStatistics:
-    """How much BatchNorms, one after the other, change their running statistics by a batch (`momenta`), and by what counters of batches grow (`steps`)."""
+    """The sizes of the changes of successive BatchNorms: the momenta of their running statistics, and the `steps` by which their counters of batches grow."""
 
     momenta: tuple[float, ...]
     steps: tuple[int, ...]
@@ -39,7 +39,7 @@ def changing_again_(
 ) -> list[RemovableHandle]:
     """Have the backward pass change statistics as soon as one of these results has a gradient. `means`, `variances` and `counters` are tokens.
 
-    Its name says to the graph that it changes the results: what autograd knows of them.
+    The function's name ends in an underscore because it changes the results: their autograd record.
     """
     done: list[bool] = []
 
@@ -55,7 +55,7 @@ def changing_again_(
 
 
 def not_changing_again_(handles: Sequence[RemovableHandle]) -> None:
-    """Take back `changing_again_`."""
+    """Undo `changing_again_`."""
     for handle in handles:
         handle.remove()
 
@@ -63,7 +63,7 @@ def not_changing_again_(handles: Sequence[RemovableHandle]) -> None:
 def change_(
     how: BatchStatistics, batches: Sequence[torch.Tensor], means: Sequence[torch.Tensor], variances: Sequence[torch.Tensor], counters: Sequence[torch.Tensor]
 ) -> None:
-    """Change statistics in the graph: what is checkpointed there only normalises."""
+    """Change statistics in the graph: the checkpointed function only normalises there."""
     with torch.no_grad():
         for counter, step in zip(counters, how.steps, strict=True):
             counter.add_(step)
@@ -72,16 +72,16 @@ def change_(
 
 
 def change_again_(*args: Any) -> None:
-    """Change statistics where the graph's own backward pass begins."""
+    """Change statistics at the beginning of the graph's own backward pass."""
     change_(*args)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """What a graph does so that a backward pass changes statistics.
+    """The nodes of a graph that make a backward pass change statistics.
 
     Attributes:
-        results: the nodes with whose gradients it does.
+        results: the nodes whose gradients make it do so.
         handles: the node of `changing_again_`.
         now: the arguments of `change_`.
     """
@@ -91,17 +91,17 @@ class Repeating:
     now: tuple[Any, ...]
 
     def follows(self, fake: torch.Tensor) -> bool:
-        """Whether a backward pass from a fake comes by the results."""
+        """Whether a backward pass from a fake reaches the results."""
         return leads_to(fake, [result.meta["example_value"].grad_fn for result in self.results])
 
     def is_reached(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether a backward pass of fakes from the one to the others comes by the results."""
+        """Whether a backward pass of fakes from `outputs` to `inputs` reaches the results."""
         reached: list[torch.Tensor] = []
         handles = [result.meta["example_value"].register_hook(reached.append) for result in self.results]
         try:
             torch.autograd.grad(outputs, inputs, [torch.zeros_like(output) for output in outputs], retain_graph=True, allow_unused=True)
         except RuntimeError:
-            return False  # nor can the program's backward pass run
+            return False  # the program's backward pass can't run either
         finally:
             not_changing_again_(handles)
         return bool(reached)
@@ -121,7 +121,7 @@ def change_statistics(
     counters: Sequence[torch.Tensor],
     steps: Sequence[int],
 ) -> torch.Tensor:
-    """Change what tokens stand for. Gives the gradient, in memory of its own."""
+    """Change the tensors that tokens stand for. Returns the gradient, in memory of its own."""
     for token, step in zip(counters, steps, strict=True):
         of_token(token).add_(step)
     for batch, mean, variance, momentum in zip(batches, means, variances, momenta, strict=True):

@@ -27,19 +27,19 @@ from framejit.graph.global_modes import Modes
 from framejit.graph.shape_env import learnt_by
 
 PLAIN = frozenset({int, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format})
-"""Types of arguments that compare equal only if they mean the same, but for 1 and True."""
+"""Types of arguments that compare equal only if they mean the same, apart from 1 and True."""
 PURE_MODULES = frozenset({"torch.nn.functional", "torch.functional"})
-"""Modules of torch's whose Python functions compute from their arguments and the modes alone."""
+"""Modules of torch whose Python functions compute from their arguments and the modes alone."""
 Key = tuple[Any, ...]
 
 
 class Unlike(Exception):
-    """Signal: an argument of which it can't be said what it looks like."""
+    """Signal: it can't be said what an argument looks like."""
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The operator gives one of the tensors among its arguments."""
+    """The operator returns one of the tensors among its arguments."""
 
     index: int
 
@@ -49,19 +49,19 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The operator gives a new tensor. `pattern`: a meta tensor that looks like it, which is copied."""
+    """The operator returns a new tensor. `pattern`: a meta tensor that looks like it, which is copied."""
 
     pattern: torch.Tensor
     device: torch.device
 
     def again(self, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> torch.Tensor:
-        copy = self.pattern.data  # with a version counter of its own
+        copy = self.pattern.data  # with its own version counter
         renew_storage(copy)
         return FakeTensor(mode, copy, self.device)
 
 
 class Repeats:
-    """What has been noted under one fake mode."""
+    """The results noted under one fake mode."""
 
     def __init__(self, mode: FakeTensorMode, env: ShapeEnv) -> None:
         self._mode = mode
@@ -102,7 +102,7 @@ class Repeats:
             self._known[key] = Made(pattern, result.device)
 
     def _is_new(self, result: torch.Tensor, fakes: Sequence[torch.Tensor]) -> bool:
-        """Whether a result is an ordinary tensor in memory of its own, whose sizes are computed from those of the arguments."""
+        """Whether a result is an ordinary tensor in its own memory, whose sizes are computed from those of the arguments."""
         try:
             _, keys, *_, offset, _ = likeness(result)
         except Unlike:
@@ -119,7 +119,7 @@ def is_pure(target: Callable[..., Any] | str) -> bool:
 
 
 def likeness(value: Any) -> Any:
-    """What an argument looks like: equal for two arguments only if operators give results that look the same for them. Raises Unlike."""
+    """The look of an argument: equal for two arguments only if operators return results that look the same for them. Raises Unlike."""
     cls = type(value)
     if cls in PLAIN:
         return cls, value
@@ -141,7 +141,7 @@ def likeness(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A size, stride or offset as what it is in symbols."""
+    """A size, stride or offset as a symbolic expression."""
     return value.node.expr if type(value) is SymInt else value
 
 

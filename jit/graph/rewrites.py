@@ -11,11 +11,11 @@ from framejit.graph.inner import nodes_inside
 
 Rewrite = Callable[[fx.Node], None]
 REWRITES: dict[Any, Rewrite] = {}
-"""By the target of a node."""
+"""The rewrites, by the target of a node."""
 
 
 def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
-    """Register what puts something else in the place of nodes that call these functions."""
+    """Register a function that replaces nodes which call one of these functions."""
 
     def register(rewrite: Rewrite) -> Rewrite:
         for target in targets:
@@ -27,7 +27,7 @@ def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
 
 
 def rewrite_for_aot_autograd(gm: fx.GraphModule) -> None:
-    """Apply all of them, in a graph and in the graphs inside of it."""
+    """Apply all rewrites to a graph and to the graphs inside it."""
     for node in list(nodes_inside(gm)):
         rewrite = REWRITES.get(node.target) if node.op == "call_function" else None
         if rewrite is not None:

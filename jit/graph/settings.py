@@ -46,8 +46,8 @@ def name_default_dtype(state: TraceState, operation: OperatorCall) -> None:
 def with_dtype(
     op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, default: torch.dtype, running: Callable[[], AbstractContextManager[Any]]
 ) -> dict[str, Any] | None:
-    """Keyword arguments with which an operator, on fakes, gives what it has given, where the default dtype is `default`: its own, or further ones that
-    name the dtype. None if there are none. In force is the default dtype that the program has set.
+    """Keyword arguments with which an operator, on fakes, gives the same dtypes under the default dtype `default`: its own, or with the dtype added.
+    None if there are none. The default dtype in force is that which the program has set.
     """
     wanted = dtypes(result)
     if torch.get_default_dtype() not in [torch.empty(0, dtype=dtype, device="meta").real.dtype for dtype in wanted]:
@@ -68,5 +68,5 @@ def with_dtype(
 
 
 def dtypes(result: Any) -> list[torch.dtype]:
-    """The dtypes of the tensors that an operator has given."""
+    """The dtypes of the tensors in an operator's result."""
     return [leaf.dtype for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]

@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 class TraceShapeEnv(ShapeEnv):
-    """`takes_unbacked`: sizes that depend on data, and numbers out of tensors, are not refused. `takes_items`: nor are the latter."""
+    """`takes_unbacked`: it allows sizes that depend on data, and numbers read from tensors. `takes_items`: it allows the latter."""
 
     def __init__(self, takes_unbacked: bool = False) -> None:
         super().__init__(allow_scalar_outputs=takes_unbacked, allow_dynamic_output_shape_ops=takes_unbacked)
@@ -21,7 +21,7 @@ class TraceShapeEnv(ShapeEnv):
         """The symbols of sizes that stand for the lengths of nested tensors."""
 
     def create_symbol(self, val: Any, *args: Any, **kwargs: Any) -> sympy.Expr:
-        """A symbol for a size; of those that are no numbers it is noted."""
+        """A symbol for a size. Symbols for nested lengths, which aren't numbers, are noted."""
         symbol = super().create_symbol(val, *args, **kwargs)
         if type(val) is SymInt:
             self.nested.add(symbol)
@@ -32,22 +32,22 @@ class TraceShapeEnv(ShapeEnv):
         return self.takes_items
 
     def _get_user_frame(self) -> FrameType:
-        """The frame of Python that a symbol or guard is put down to: none of the program's. ShapeEnv would walk the stack at each, and import
+        """The Python frame to which a symbol or guard is attributed: none of the program's. ShapeEnv would walk the stack each time, and import
         torch.export for that; the program's line is noted by `Shapes`."""
         return sys._getframe()
 
 
 def learnt_by(env: ShapeEnv) -> tuple[int, ...]:
-    """A value that differs from the last one whenever a ShapeEnv has learnt something meanwhile."""
+    """A value that changes whenever a ShapeEnv learns something."""
     replacements = getattr(env, "_replacements_version_counter", 0)  # older versions count these with the others
     return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, replacements
 
 
 CACHED = [function for function in vars(ShapeEnv).values() if hasattr(function, "cache_clear")]
-"""The methods of ShapeEnv that remember results for the whole process, and by that each ShapeEnv that they were asked of."""
+"""ShapeEnv's methods that cache results for the whole process, and so keep each ShapeEnv alive on which they were called."""
 
 
 def forget_shape_envs() -> None:
-    """Free what ShapeEnv's methods remember of traces that have ended."""
+    """Free what ShapeEnv's methods have cached for traces that have ended."""
     for function in CACHED:
         function.cache_clear()

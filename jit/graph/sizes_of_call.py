@@ -20,11 +20,11 @@ SYMBOLIC = (SymInt, SymFloat, SymBool)
 
 
 class OtherForm(Exception):
-    """An argument has a form that isn't made again: it wraps other tensors, is sparse, or depends on data."""
+    """An argument has a form that can't be made again here: it wraps other tensors, is sparse, or depends on data."""
 
 
 def raises_for_symbols_only(target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator that has raised gives a result where all sizes and numbers are those of the call. False too where that can't be said."""
+    """Whether an operator that has raised succeeds if all sizes and numbers are those of the call. Also False if that can't be found out."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     if not any(map(is_symbolic, leaves)):
         return False
@@ -53,7 +53,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def plain(mode: FakeTensorMode, value: Any) -> Any:
-    """An argument as it is in the call that is traced: a tensor has a fake of its own, in memory of its own."""
+    """An argument with the sizes of the traced call: a tensor becomes a separate fake, in memory of its own."""
     if isinstance(value, SYMBOLIC):
         if not value.node.has_hint():
             raise OtherForm

@@ -1,4 +1,4 @@
-"""Replaces calls that Python code can't express: with Python keywords as names of parameters, or of an operator's overload that is named `from`.
+"""Replaces calls that can't be written as Python code, because a parameter, or an operator's overload named `from`, has a Python keyword as its name.
 
 FX writes a graph as Python code, `f(x, from = 1)`, and so does AOTAutograd with the operators that it meets, `torch.ops.aten.random.from(x, 1, 5)`.
 """
@@ -16,9 +16,9 @@ from torch._ops import OpOverload, OpOverloadPacket
 from framejit.own_operators import DRAWS, declare_operator
 
 FILLING = ("random_", torch.Tensor.random_, torch.ops.aten.random_, getattr(torch.ops.aten.random_, "from"))
-"""What fills a tensor with random integers, as the target of a node."""
+"""The function that fills a tensor with random integers, as the target of a node."""
 MAKING = (torch.ops.aten.random, getattr(torch.ops.aten.random, "from"))
-"""What makes such a tensor like another one."""
+"""The function that makes such a tensor like another one."""
 
 
 @declare_operator("random_between(Tensor like, SymInt low, SymInt? high) -> Tensor", tags=DRAWS)
@@ -43,7 +43,7 @@ def fill_between(x: torch.Tensor, low: int, high: int | None = None) -> torch.Te
 
 
 def is_spelled(name: str) -> bool:
-    """Whether code can give an argument by this name."""
+    """Whether code can pass an argument by this name."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
@@ -60,7 +60,7 @@ def is_spelled_in_full(target: Any) -> bool:
 
 
 def make_spellable(graph: fx.Graph, for_autograd: bool) -> None:
-    """Put a call that can be written as code in the place of each that can't. `for_autograd`: AOTAutograd takes the graph."""
+    """Replace each call that can't be written as code by one that can. `for_autograd`: AOTAutograd takes the graph."""
     for node in graph.nodes:
         if for_autograd and draws_between(node):
             by_name = {"low" if name == "from" else "high" if name == "to" else name: value for name, value in node.kwargs.items()}
@@ -80,7 +80,7 @@ def draws_between(node: fx.Node) -> bool:
 
 
 def method(name: str) -> Callable[..., Any]:
-    """The function that calls the method of this name of its first argument."""
+    """The function that calls a method of this name on its first argument."""
 
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(x, name)(*args, **kwargs)
@@ -90,7 +90,7 @@ def method(name: str) -> Callable[..., Any]:
 
 
 def by_place(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
-    """A function that takes the arguments of these names last, by their places."""
+    """A function that takes the arguments of these names last, by position."""
 
     def call(*args: Any) -> Any:
         first = len(args) - len(names)

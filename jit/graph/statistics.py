@@ -12,7 +12,7 @@ from torch import fx
 
 NATIVE_NORM = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps", "cudnn_enabled")
 BATCH_NORMS = {F.batch_norm: tuple(inspect.signature(F.batch_norm).parameters), torch.batch_norm: NATIVE_NORM}
-"""Functions, with the names of their arguments."""
+"""The functions that normalise, with the names of their arguments."""
 NORMS = {**BATCH_NORMS, F.instance_norm: tuple(inspect.signature(F.instance_norm).parameters), torch.instance_norm: NATIVE_NORM}
 STATISTICS = ("running_mean", "running_var")
 ATEN = torch.ops.aten
@@ -20,12 +20,12 @@ OPERATORS = frozenset({
     ATEN.native_batch_norm.default, ATEN.cudnn_batch_norm.default, ATEN.miopen_batch_norm.default, ATEN.batch_norm_update_stats.default,
     ATEN.batch_norm_gather_stats.default, ATEN.batch_norm_gather_stats_with_counts.default,
 })  # fmt: skip
-"""What such functions come to."""
+"""The operators that these functions call in the end."""
 
 
 def changing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The arguments by name of a normalisation that changes running statistics; None of any other function."""
-    target = getattr(target, "runs", target)  # with switches of torch's set
+    """The arguments by name of a normalisation that changes running statistics; None for any other function."""
+    target = getattr(target, "runs", target)  # with torch's switches set
     names = NORMS.get(target) if callable(target) else None
     if names is None:
         return None
@@ -35,7 +35,7 @@ def changing(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
 
 
 def statistics_of(node: fx.Node) -> dict[str, Any] | None:
-    """The arguments by name of a node that changes running statistics; None of any other node."""
+    """The arguments by name of a node that changes running statistics; None for any other node."""
     return changing(node.target, node.args, node.kwargs)
 
 

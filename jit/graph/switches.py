@@ -1,4 +1,4 @@
-"""Settings of torch that a trace only keeps track of: which the program has set, which operators they affect, and what they are at the end."""
+"""Settings of torch that a trace only tracks: the values that the program has set, the operators that they affect, and their values at the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A setting of the process, by the functions in C that read and write it.
+    """A setting of the process, given by the C functions that read and write it.
 
     Attributes:
-        devices: types of devices on which operators compute in another way because of it; none where only functions with a model of their own ask for it.
-        shown_by: other functions that give something else when it is set.
-        everywhere: operators compute in another way on all devices, and those that make tensors.
+        devices: types of devices on which it affects operators; none if only functions with a model of their own depend on it.
+        shown_by: other functions whose results depend on it.
+        everywhere: it affects operators on all devices, including those that make tensors.
     """
 
     read: Callable[[], Any]
@@ -33,7 +33,7 @@ class Switch:
 
 
 Switched = tuple[tuple[Switch, Any], ...]
-"""Switches, and what they are set to."""
+"""Switches, and the values that they are set to."""
 
 
 class Switches:
@@ -48,7 +48,7 @@ class Switches:
         return dict(self._set)[switch] if switch in dict(self._set) else guards.read(switch.read)
 
     def write(self, guards: GuardRecorder, switch: Switch, value: Any) -> None:
-        """Note that the program sets a switch. Its value before is guarded; if the switch has that value again at the end, nothing needs to be done."""
+        """Note that the program sets a switch. Its previous value is guarded; if the switch has that value again at the end, nothing needs to be done."""
         guards.read(switch.read)
         self._trail.set(self, "_set", tuple((dict(self._set) | {switch: value}).items()))
 
@@ -64,7 +64,7 @@ class Switches:
         return tuple([(switch, value) for switch, value in self.differences() if switch.everywhere or switch.devices & devices])
 
     def is_shown_by(self, function: Callable[..., Any]) -> bool:
-        """Whether the program has set a switch so that a function would give something else."""
+        """Whether the program has set a switch that changes the result of a function."""
         return bool(self._set) and any(function in switch.shown_by for switch, _ in self.differences())
 
     def final_difference(self) -> SwitchesLeft | None:
@@ -92,7 +92,7 @@ class SwitchesLeft:
 
 @functools.cache
 def with_switches(function: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
-    """`function`, which runs with these switches set, and leaves all as they were."""
+    """`function`, which runs with these switches set, and restores all of them."""
 
     @functools.wraps(function, assigned=("__name__", "__qualname__"), updated=())
     def run(*args: Any, **kwargs: Any) -> Any:

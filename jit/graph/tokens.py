@@ -1,6 +1,6 @@
 """Tokens: tensors with a number, through which operators of a graph reach objects that aren't tensors of the graph.
 
-AOTAutograd saves a token for the backward pass like any other tensor; its memory keeps the object alive that it stands for.
+AOTAutograd saves a token for the backward pass like any other tensor; its memory keeps the object that it stands for alive.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 
 
 class Number(numpy.ndarray[Any, Any]):
-    """The number of a token, which holds what the token stands for."""
+    """The number of a token, which holds the value that the token stands for."""
 
     stands_for: Any
 
 
 NUMBERS = itertools.count(1)
 KNOWN: weakref.WeakValueDictionary[int, Number] = weakref.WeakValueDictionary()
-"""The memory of the tokens that exist, by their numbers. It keeps the value alive that a token stands for."""
+"""The memory of the existing tokens, by number. It keeps the value that a token stands for alive."""
 
 
 def token_for(value: Any) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Maps framejit's sources to `torch._guards.Source` objects, and back.
 
 AOTAutograd, Inductor and ShapeEnv take such objects, compare them, print their `.name`, pickle them into cache keys, and hand them
-back in the guards that they ask for. They never need to know what a framejit source is: it travels as the opaque `origin`.
+back in the guards that they ask for. They never need to know what a framejit source is: it is carried along as the opaque `origin`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch._guards import GuardSource, Source
 
 
 class TorchSource(Source):
-    """Base of our sources in torch's shape. Two are equal if class and name are; `name` must be the same in every process.
+    """Base of our sources in torch's form. Two are equal if their class and name are; `name` must be the same in every process.
 
     `origin` is whatever the caller identifies the value by (a framejit source, an index); it is not part of equality or pickles.
     """
@@ -45,7 +45,7 @@ class TorchSource(Source):
 
 
 class InputSource(TorchSource):
-    """Where a graph input comes from: an argument, a global, a parameter or buffer of a module."""
+    """The source of a graph input: an argument, a global, a parameter or buffer of a module."""
 
 
 class GraphAttributeSource(TorchSource):
@@ -88,7 +88,7 @@ def to_torch(name: str, origin: Any = None) -> InputSource:
 
 
 def from_torch(source: Source) -> Any:
-    """The thing that a source of torch's stands for: the `origin` given to `to_torch`, or SizeOf, StrideOf, StorageOffsetOf, ConstantOf.
+    """The origin of a torch source: the `origin` given to `to_torch`, or SizeOf, StrideOf, StorageOffsetOf, ConstantOf.
 
     Raises TypeError for a source that framejit did not make and ShapeEnv does not derive from one.
     """

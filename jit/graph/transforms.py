@@ -1,4 +1,4 @@
-"""Operators that run torch.func's transforms on a graph inside the graph. They close all levels that they open, whatever happens inside."""
+"""Operators that run torch.func's transforms on an inner graph. They close all levels that they open, whatever happens inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._functorch.eager_transforms import _jvp_with_argnums, _vjp_with_argnu
 
 Tensors = tuple[torch.Tensor, ...]
 Which = tuple[int, ...] | None
-"""Indices of the arguments that a transform is about; None: of all."""
+"""Indices of the arguments that a transform applies to; None: all."""
 
 
 def vmap(inner: fx.GraphModule, dims: tuple[int, ...], out_dims: tuple[Any, ...], randomness: str, args: Tensors, free: tuple[Any, ...]) -> Tensors:
@@ -21,7 +21,7 @@ def vmap(inner: fx.GraphModule, dims: tuple[int, ...], out_dims: tuple[Any, ...]
 
 
 def in_parts(inner: fx.GraphModule, count: int, free: tuple[Any, ...]) -> Callable[..., tuple[Tensors, Tensors]]:
-    """A function that gives the first `count` outputs of a graph, and the others, which a transform only hands on."""
+    """A function that returns the first `count` outputs of a graph, and the others, which a transform only passes on."""
 
     def run(*args: torch.Tensor) -> tuple[Tensors, Tensors]:
         outputs = inner.forward(*args, *free)
@@ -53,11 +53,11 @@ def push_forward(inner: fx.GraphModule, count: int, args: Tensors, tangents: Ten
 
 
 def vjp(inner: fx.GraphModule, which: Which, count: int, args: Tensors, free: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A graph's outputs, and the function that gives the gradients of the first `count` of them, for `pull_back`."""
+    """A graph's outputs, and the function that computes the gradients of the first `count` of them, for `pull_back`."""
     outputs, backward, others = _vjp_with_argnums(in_parts(inner, count, free), *args, argnums=which, has_aux=True)  # type: ignore[misc]
     return *outputs, *others, backward
 
 
 def pull_back(backward: Callable[..., Tensors], gradients: Tensors, retain_graph: bool, create_graph: bool | None) -> Tensors:
-    """What the function of a `vjp` gives."""
+    """The results of the function returned by a `vjp`."""
     return backward(gradients, retain_graph=retain_graph, create_graph=create_graph)

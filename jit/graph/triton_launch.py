@@ -1,4 +1,4 @@
-"""The target of a node that launches one of the program's Triton kernels, and facts about the kernel: which tensors it writes.
+"""The target of a node that launches one of the program's Triton kernels, and facts about the kernel, such as which tensors it writes.
 
 Triton needn't be installed: nothing of it is imported before the program imports it.
 """
@@ -30,12 +30,12 @@ class Launch:
     """A launch of a kernel.
 
     Attributes:
-        kernel: as the program launches it: compiled or interpreted, maybe with a choice of configurations around it (`triton.autotune`).
-        constants: arguments that the node isn't given.
+        kernel: as the program launches it: compiled or interpreted, maybe wrapped in a choice of configurations (`triton.autotune`).
+        constants: arguments that aren't arguments of the node.
         written: names of the tensors that the kernel writes to.
-        descriptors: by the names of those arguments that are a TensorDescriptor of a whole tensor, for which the node is given the tensor: what else it is
-            made of, the shape of a block first.
-        configs: what each configuration to choose from sets, in the order of the grids; one, without anything, where there is no choice.
+        descriptors: for those arguments that are a TensorDescriptor of a whole tensor, by name: the other parts of the descriptor, the shape of a block first.
+            The node takes the tensor.
+        configs: the settings of each configuration to choose from, in the order of the grids; a single empty one if there is no choice.
     """
 
     kernel: Any
@@ -45,7 +45,7 @@ class Launch:
     configs: tuple[Mapping[str, Any], ...]
 
     def target(self) -> Callable[..., None]:
-        """The function that a node calls with tensors and numbers by their names, and a grid for each configuration."""
+        """The function that a node calls with tensors and numbers by name, and a grid for each configuration."""
 
         def launch(operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
             if torch._C._len_torch_dispatch_stack():
@@ -58,7 +58,7 @@ class Launch:
         return launch
 
     def on_fakes(self, operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
-        """Note on fakes what the kernel writes to."""
+        """Note on fakes which tensors the kernel writes to."""
         for name in self.written:
             if not operands[name].is_inference():
                 torch.autograd.graph.increment_version(operands[name])
@@ -67,7 +67,7 @@ class Launch:
         """Launch the kernel."""
         made = {name: import_module(DESCRIPTORS).TensorDescriptor.from_tensor(operands[name], *parts) for name, parts in self.descriptors.items()}
         given = {**operands, **self.constants, **made}
-        by_position = []  # as far as that goes: hooks of configurations see these only
+        by_position = []  # as far as possible: hooks of configurations see only these
         for name in self.kernel.arg_names:
             if name not in given:
                 break
@@ -75,7 +75,7 @@ class Launch:
         self.kernel[self.grid(grids)](*by_position, **given)
 
     def grid(self, grids: Sequence[Grid]) -> Any:
-        """A grid for all configurations, or a function that gives that of the one chosen."""
+        """A grid for all configurations, or a function that returns the grid of the chosen one."""
         if all(grid == grids[0] for grid in grids):
             return grids[0]
         return lambda meta: next(
@@ -99,7 +99,7 @@ class Launch:
 
 
 def layers(kernel: Any) -> list[Any]:
-    """A kernel, the innermost last, and what is around it to choose configurations (`triton.autotune`) or to compute arguments (`triton.heuristics`)."""
+    """A kernel, the innermost last, with its wrappers that choose configurations (`triton.autotune`) or compute arguments (`triton.heuristics`)."""
     around = (import_module(AUTOTUNER).Autotuner, import_module(AUTOTUNER).Heuristics)
     found = [kernel]
     while isinstance(found[-1], around):
@@ -108,12 +108,12 @@ def layers(kernel: Any) -> list[Any]:
 
 
 def innermost(kernel: Any) -> Any:
-    """The kernel itself, without what is around it."""
+    """The kernel itself, without its wrappers."""
     return layers(kernel)[-1]
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether a value is a kernel, with whatever is around it."""
+    """Whether a value is a kernel, with any wrappers."""
     return JIT in sys.modules and issubclass(type(value), sys.modules[JIT].KernelInterface)
 
 
@@ -123,7 +123,7 @@ def is_interpreted(kernel: Any) -> bool:
 
 
 def has_hooks(kernel: Any) -> bool:
-    """Whether Python runs before or after the kernel, be it Triton's own: it may change any of the arguments."""
+    """Whether Python code, even Triton's own, runs before or after the kernel: it may change any of the arguments."""
     if getattr(innermost(kernel), "pre_run_hooks", None):
         return True
     return any(
@@ -136,7 +136,7 @@ def has_hooks(kernel: Any) -> bool:
 
 @functools.cache
 def compilable(kernel: Any) -> Any:
-    """A kernel of which Triton's compiler tells what it writes to; it runs as the one that is given does."""
+    """A kernel for which Triton's compiler can say what it writes to; it runs like the given one."""
     if len(layers(kernel)) > 1:
         made = copy.copy(kernel)
         made.fn = compilable(kernel.fn)
@@ -146,7 +146,7 @@ def compilable(kernel: Any) -> Any:
 
 @functools.cache
 def interpreted_kernel() -> Any:
-    """The class of kernels that are compiled to be looked at, and run interpreted."""
+    """The class of kernels that are compiled for analysis, and run interpreted."""
     compiled = import_module(JIT).JITFunction
 
     def make(self: Any, kernel: Any) -> None:
@@ -156,17 +156,17 @@ def interpreted_kernel() -> Any:
     return type("InterpretedKernel", (compiled,), {"__init__": make, "run": lambda self, *args, **kwargs: self.interpreted.run(*args, **kwargs)})
 
 
-# What a kernel writes to.
+# The tensors that a kernel writes to.
 
 
 def metadata(descriptors: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Descriptors as torch's operator for launches is told of them."""
+    """Descriptors in the form that torch's operator for launches takes."""
     return {name: import_module(WRAPPERS).create_tma_stable_metadata(list(parts[0])) for name, parts in descriptors.items()}
 
 
 def written(kernel: Any, arguments: Mapping[str, Any], descriptors: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
-    """The names of the tensors among a kernel's arguments that it writes to, as its compiled form tells; all of them where that can't be had, and those
-    that it is given descriptors of."""
+    """The names of the tensors among a kernel's arguments that it writes to, according to its compiled form, and of those that it gets descriptors of; all
+    tensors if hooks run."""
     tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
     if has_hooks(kernel):
         return tuple(tensors)
@@ -180,7 +180,7 @@ def written(kernel: Any, arguments: Mapping[str, Any], descriptors: Mapping[str,
 
 
 class AnyDevice:
-    """What Triton's compiler asks of a GPU where there is none: what it would compile for. The answer doesn't change what a kernel writes to."""
+    """Answers Triton's compiler if there is no GPU: what to compile for. The answer doesn't change what a kernel writes to."""
 
     def get_current_target(self) -> Any:
         return import_module("triton.backends.compiler").GPUTarget("cuda", 80, 32)
@@ -188,7 +188,7 @@ class AnyDevice:
 
 @contextlib.contextmanager
 def able_to_analyse() -> Iterator[None]:
-    """In which Triton's compiler works, be there a GPU or not."""
+    """The context in which Triton's compiler works, whether there is a GPU or not."""
     drivers = import_module(DRIVER).driver
     try:
         drivers.active.get_current_target()

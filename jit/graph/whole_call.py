@@ -16,12 +16,12 @@ from torch.utils import _pytree as pytree
 
 @dataclass(frozen=True, slots=True)
 class FromNode:
-    """A leaf of the arguments that the node is given."""
+    """A leaf of the arguments that is an argument of the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleLeaf:
-    """A leaf of the arguments that is a module, whose parameters and buffers of these names the node is given."""
+    """A leaf of the arguments that is a module, whose parameters and buffers of these names are arguments of the node."""
 
     module: nn.Module
     names: tuple[str, ...]
@@ -35,9 +35,9 @@ class WholeCall:
     """A call of a function.
 
     Attributes:
-        function: what is called.
-        structure: of its arguments, positional and by keyword.
-        leaves: of the arguments: OPERAND, a ModuleLeaf, or the value itself.
+        function: the function that is called.
+        structure: the structure of its arguments, positional and by keyword.
+        leaves: the leaves of the arguments: OPERAND, a ModuleLeaf, or the value itself.
         gives: the structure of its result, once it has run.
     """
 
@@ -77,7 +77,7 @@ class WholeCall:
 
 
 def take_tensors_from_outside(operands: Sequence[Any]) -> None:
-    """Where fake tensors are worked on, real ones may take part from here on: those that the function reaches besides its arguments, in its backward too."""
+    """From here on, let real tensors take part in operators on fake tensors: those that the function reaches besides its arguments, in its backward too."""
     mode = detect_fake_mode(operands) if torch._C._len_torch_dispatch_stack() else None
     if mode is not None:
         mode.allow_non_fake_inputs = True

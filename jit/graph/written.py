@@ -23,16 +23,16 @@ def arguments_of(node: fx.Node) -> list[tuple[fx.Node, torch.Tensor]]:
 
 
 WRITTEN_INSIDE = "framejit_written_inside"
-"""In the metadata of a node that runs an inner graph: those of its arguments to whose memory that graph writes without their versions saying so."""
+"""The key, in the metadata of a node that runs an inner graph, of those of its arguments to whose memory that graph writes without changing their versions."""
 
 
 def counted_elsewhere(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
-    """The keys of the storages that nodes may have written to by tensors which are no inputs, as `x.data`."""
+    """The keys of the storages that nodes may have written to by tensors other than inputs, such as `x.data`."""
     return memory_of(fake for node in nodes for used, fake in arguments_of(node) if used not in inputs and version_of(fake) > 0)
 
 
 def written_by_others(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
-    """The keys of the storages that nodes may have written to without the versions of inputs saying so."""
+    """The keys of the storages that nodes may have written to without changing the versions of inputs."""
     written: list[torch.Tensor] = []
     for node in nodes:
         written += changed_statistics(node)
@@ -41,7 +41,7 @@ def written_by_others(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> s
 
 
 def written_inside(node: fx.Node) -> list[fx.Node]:
-    """The arguments of a node to whose memory the inner graphs write that it runs, without their versions saying so."""
+    """The arguments of a node to whose memory its inner graphs write without changing their versions."""
     written: set[int] = set()
     for graph in [module.graph for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]:
         written |= written_by_others(graph.nodes, graph.find_nodes(op="placeholder")) | memory_of(in_lists(graph.nodes))
@@ -49,6 +49,6 @@ def written_inside(node: fx.Node) -> list[fx.Node]:
 
 
 def in_lists(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:
-    """The tensors of lists that nodes may write to: where these run in an inner graph, nobody counts that."""
+    """The tensors of lists that nodes may write to: in an inner graph, such writes aren't counted."""
     lists = [arg for node in nodes if may_write(node.target, node.kwargs) for arg in (*node.args, *node.kwargs.values()) if isinstance(arg, (list, tuple))]
     return [fake for given in lists for item in given if isinstance(item, fx.Node) and isinstance(fake := item.meta.get("example_value"), torch.Tensor)]

@@ -1,4 +1,4 @@
-"""Code of the program's that autograd runs in a backward pass: it is traced as a graph inside the graph, and may do nothing but compute gradients."""
+"""Code of the program that autograd runs in a backward pass: it is traced as an inner graph, and may do nothing but compute gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
 STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
-"""Types of values that are taken to stay where they are. What is in a cell, a module or a class is looked at by itself."""
+"""Types of values that are assumed not to be replaced. The contents of cells, modules and classes are checked separately."""
 
 
 class SideEffects(Exception):
@@ -29,11 +29,11 @@ class SideEffects(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BackwardCode:
-    """Such code as a graph, and what it may have read (`reached`).
+    """The program's backward code as a graph, and the values that it may have read (`reached`).
 
     `reads_outside`: it has read values from outside the trace which it was not given, and which a program may change at any time.
-    `again`: whether the graph can be differentiated in turn as the program's code could. Code that asks for the grad mode, as an autograd.Function
-    does, might do something else then.
+    `again`: whether the graph can be differentiated in turn, as the program's code could. Code that asks for the grad mode, as an autograd.Function
+    does, might behave differently then.
     """
 
     graph: InnerGraph
@@ -43,15 +43,15 @@ class BackwardCode:
 
 
 def gradients_like(vm: TorchVM, tensors: Sequence[TensorObject]) -> list[Object]:
-    """Tensors that look like the gradients of others. The graph doesn't compute with them: in the graph inside it they stand for arguments."""
+    """Tensors that look like the gradients of others. The graph doesn't compute with them: in the inner graph they stand for arguments."""
     layout = {"memory_format": vm.const(torch.contiguous_format)}
     return [enter(vm, torch.empty_like, [tensor], layout) for tensor in tensors]
 
 
 def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[Object] | None]) -> BackwardCode | None:
-    """The graph of what `run` computes; None where that is None, or where it raises. `used`: what it may change, apart from what is outside.
+    """The graph of the results of `run`; None if these are None, or if it raises. `used`: what it may change, apart from values from outside.
 
-    To be called where gradients are off, as they are in a backward pass.
+    The caller has switched gradients off, as they are in a backward pass.
     """
     graph = vm.graph
     reached, looks = reachable(vm, used), graph.modes.grad_looks
@@ -78,8 +78,8 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
 
 
 def may_change(obj: Object) -> bool:
-    """Whether a value from outside may be another, or have other contents, when autograd runs the code. Functions with their defaults, classes,
-    modules and Triton kernels are taken to stay, and so is what modules and classes of torch's and of the standard library hold.
+    """Whether a value from outside may be replaced, or have other contents, by the time autograd runs the code. Functions with their defaults, classes,
+    modules and Triton kernels are assumed to stay, and so are the contents of modules and classes of torch and of the standard library.
     """
     source = None if issubclass(type(obj.value), STAYS) or is_kernel(obj.value) else obj.source
     while source is not None:
@@ -94,7 +94,7 @@ def may_change(obj: Object) -> bool:
 
 
 def with_gradients_off(vm: TorchVM, run: Callable[[], Any]) -> Any:
-    """What `run` gives where gradients are off."""
+    """The result of `run` with gradients switched off."""
     enabled = vm.graph.modes.current.grad
     vm.graph.modes.set_grad_enabled(False)
     result = run()

@@ -1,7 +1,7 @@
-"""Backward passes in the graph that come by hooks: those are traced as if the program called them, in the order in which autograd does.
+"""Backward passes in the graph that reach hooks: the hooks are traced as if the program called them, in autograd's order.
 
-The gradients that hooks are given come out of the graph's node for the pass. Where a hook changes one, what computes the new gradient
-becomes a graph of its own, which that node runs, and the pass is traced once more.
+The gradients that hooks get are results of the graph's node for the pass. If a hook changes one, the computation of the new gradient
+becomes a graph of its own, which that node runs, and the pass is traced again.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ NO_GRADIENT = ", where a hook gives what is no such gradient"
 
 
 def has_hooks(vm: TorchVM, leaves: Sequence[TensorObject]) -> bool:
-    """Whether a backward pass for these leaves may come by hooks, or keep gradients of other tensors."""
+    """Whether a backward pass to these leaves may reach hooks, or must keep gradients of other tensors."""
     listening = vm.graph.listening
     return bool(listening.hooks or listening.retaining) or any(has_had_hooks(vm, leaf) for leaf in leaves)
 
 
 def has_had_hooks(vm: TorchVM, leaf: TensorObject) -> bool:
-    """Whether there are hooks on a leaf from outside, or were. The trace may have taken off some that are still there while the graph runs."""
+    """Whether a leaf from outside has hooks, or had any. The trace may have removed some that are still there while the graph runs."""
     if leaf.source is None:
         return False
     return any(getattr(leaf.value, name) is not None for name in HOOKS) or any(one.tensor is leaf for one in vm.graph.listening.on_inputs)
 
 
 def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object]]:
-    """The hooks on the gradient of a leaf from outside, and those that are called when it has been added to its `.grad`."""
+    """The hooks on the gradient of a leaf from outside, and those that are called after it has been added to its `.grad`."""
     found: list[list[Object]] = []
     for name in HOOKS:
         real = None if leaf.source is None else getattr(leaf.value, name)
@@ -63,26 +63,26 @@ def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object
     return found[0], found[1]
 
 
-stands_for_frames(app.call_hook, 2)  # torch.autograd.backward, and what calls autograd's engine
+stands_for_frames(app.call_hook, 2)  # torch.autograd.backward, and the caller of autograd's engine
 stands_for_frames(app.call_hook_in_method, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class GradientChange:
-    """What a hook changes of the gradients that it may change: `graph` computes the new ones, of its operands and then of gradients that the pass has told
-    (tap, place) before. `given`: which of the graph's results each one becomes; None: it stays as it is."""
+    """A change of gradients by a hook: `graph` computes the new ones from its operands, followed by gradients that the pass has passed to hooks
+    (tap, place) before. `given`: the result of the graph that each gradient becomes; None: it stays the same."""
 
     graph: InnerGraph
     told: tuple[tuple[int, int], ...]
     given: tuple[int | None, ...]
 
     def meaning(self) -> tuple[object, ...]:
-        """What two changes that do the same have in common."""
+        """A value that is equal for two changes with the same effect."""
         return self.graph.pattern(), self.graph.operands, self.told, self.given
 
 
 def run_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject]) -> Object:
-    """Trace a backward pass with all that it comes by."""
+    """Trace a backward pass with all hooks that it reaches."""
     if asked.create_graph or any(leaf.source is None and leaf.look(vm)._backward_hooks for leaf in leaves):
         asked.stop(vm, ", where there are hooks")
     changes: dict[int, GradientChange] = {}
@@ -98,7 +98,7 @@ def run_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject])
 
 
 def with_operands(vm: TorchVM, change: GradientChange, inputs: dict[fx.Node, TensorObject]) -> GradientChange | None:
-    """A change that was found by a pass which has been taken back: inputs that the trace first met there are met again. None where an operand is lost."""
+    """A change from a pass that has been undone: inputs that the trace first met there are made inputs again. None if an operand is lost."""
     operands = []
     for node in change.graph.operands:
         if node not in vm.graph.body.fx.nodes:
@@ -111,7 +111,7 @@ def with_operands(vm: TorchVM, change: GradientChange, inputs: dict[fx.Node, Ten
 
 
 class Pass:
-    """One backward pass. `changes`: what is known by now of what hooks change, by the index of the tap."""
+    """One backward pass. `changes`: the changes by hooks that are known so far, by the index of the tap."""
 
     def __init__(self, vm: TorchVM, asked: Question, leaves: Sequence[TensorObject], changes: dict[int, GradientChange]) -> None:
         self.vm, self.graph, self.asked, self.leaves = vm, vm.graph, asked, leaves
@@ -135,7 +135,7 @@ class Pass:
         self.events = [index for index, _ in order]
 
     def order(self, fakes: list[torch.Tensor]) -> list[tuple[int, int]]:
-        """What the pass comes by: see `in_order_of_hooks`. `fakes`: its outputs."""
+        """The events of the pass in order: see `in_order_of_hooks`. `fakes`: its outputs."""
         leaves = [leaf.look(self.vm) for leaf in self.leaves]
         taps = [tap.meta["example_value"] for tap in self.taps]
         with self.graph.fakes.running():
@@ -149,7 +149,7 @@ class Pass:
         return self.graph.attach(change.graph, {}), change.graph.operands, places, change.given
 
     def run(self) -> dict[int, GradientChange]:
-        """Do what the pass does, but for computing gradients; gives what hooks have changed."""
+        """Do everything that the pass does except computing gradients; returns the changes by hooks."""
         vm, count = self.vm, len(self.leaves)
         if any(isinstance(item, TensorObject) and item.look(vm).layout is not torch.strided for item in self.gradients):
             self.asked.stop(vm, ", which gives a sparse gradient")
@@ -166,7 +166,7 @@ class Pass:
         return changes
 
     def accumulate(self, index: int) -> None:
-        """Add to the `.grad` of a leaf."""
+        """Add the gradient to the `.grad` of a leaf."""
         vm, leaf, gradient = self.vm, self.leaves[index], self.gradients[index]
         before, after = hooks_of(vm, leaf)
         if not before and not after:
@@ -178,7 +178,7 @@ class Pass:
         vm.call_app(app.accumulate_with_hooks, [leaf, gradient, TupleObject(before), vm.const(layout), TupleObject(after)])
 
     def call(self, hook: Listener, told: list[Object]) -> list[Object] | None:
-        """Call a hook of the program's; gives what autograd goes on with, None if that is what it was."""
+        """Call a hook of the program; returns the gradients with which autograd continues, None if they are unchanged."""
         vm, before = self.vm, set(self.graph.body.kept)
         given = told if hook.inputs is None else [TupleObject(told[: hook.inputs]), TupleObject(told[hook.inputs :])]
         call = app.call_hook_in_method if self.asked.is_method else app.call_hook
@@ -196,7 +196,7 @@ class Pass:
         return None if all(new is old or (is_none(new) and is_none(old)) for new, old in zip(items, told)) else items
 
     def change(self, told: list[Object], changed: list[Object]) -> GradientChange:
-        """What a hook has changed, as a graph. Stops the trace where that takes more than to compute it once more."""
+        """A hook's change as a graph. Stops the trace if it can't be computed again by a graph."""
         vm, given, made = self.vm, list[int | None](), list[fx.Node]()
         for old, new in zip(told, changed):
             if new is old or (is_none(new) and is_none(old)):
@@ -210,7 +210,7 @@ class Pass:
         for tap, items in self.told.items():
             for place, obj in enumerate(items):
                 if isinstance(obj, TensorObject):
-                    places.setdefault(obj.node, (tap, place))  # what has been told first is there when autograd comes by
+                    places.setdefault(obj.node, (tap, place))  # the one that was passed first is there when autograd reaches the hook
         found = recomputed(self.graph.body, self.node, places, made, self.graph.fakes.running)
         if found is None:
             self.asked.stop(vm, NOT_COMPUTED)
@@ -224,5 +224,5 @@ def is_none(value: Object) -> bool:
 
 
 def looks_like(found: torch.Tensor, gradient: torch.Tensor) -> bool:
-    """Whether autograd takes what a hook has given in the place of a gradient."""
+    """Whether autograd accepts a hook's result in place of a gradient."""
     return found.shape == gradient.shape and found.dtype == gradient.dtype and found.device == gradient.device

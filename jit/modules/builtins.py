@@ -104,7 +104,7 @@ def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
     if sentinel is None:
         return abstract.iter_(vm, obj)
     if vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is MISSING:
-        return fold(vm, iter, None, None)  # raises TypeError in this Python's words
+        return fold(vm, iter, None, None)  # raises TypeError with this Python's message
     return FieldIterator(callable_iterator, {"callable": obj, "sentinel": sentinel})
 
 
@@ -150,7 +150,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     for cls, kind, quotes in ((str, "strings", "''"), (bytes, "bytes", "b''"), (bytearray, "bytearray", "b''")):
         if issubclass(total.cls, cls):
             vm.raise_(TypeError, f"sum() can't sum {kind} [use {quotes}.join(seq) instead]")
-    numbers: list[Object] | None = [] if is_number(total) else None  # so long as there is nothing else
+    numbers: list[Object] | None = [] if is_number(total) else None  # as long as there are only numbers
     for item in abstract.steps(vm, iterator):
         item = vm.observe(item)
         if numbers is not None and is_number(item):
@@ -164,7 +164,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
 
 
 def sum_of_numbers(vm: VM, total: Object, numbers: list[Object]) -> Object:
-    """CPython may add floats more exactly than one after the other: the generated code calls `sum` for them, or their values are asked for."""
+    """CPython may add floats more exactly than one after another: the generated code calls `sum` for them, or their values are asked for."""
     waiting = unbackednumber.total_of(vm, [total, *numbers]) or total_of(vm, [total, *numbers])
     if waiting is not None:
         return waiting
@@ -183,7 +183,7 @@ NUMBERS = frozenset({int, float, bool, complex})
 
 
 def extreme(function: Callable[..., Any], symbol: str) -> None:
-    """The model of min or max."""
+    """Register the model of min or max."""
 
     def model(vm: VM, *args: Object, key: Object | None = None, default: Object | None = None) -> Object:
         if not args:
@@ -282,7 +282,7 @@ def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object
 
 
 def of_index(function: Callable[[int], str]) -> None:
-    """The model of a function of one integer, which `__index__` may give."""
+    """Register the model of a function of one integer, which `__index__` may give."""
 
     def model(vm: VM, number: Object) -> Object:
         return fold(vm, function, operators.index(vm, number))
@@ -308,7 +308,7 @@ NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), compl
 
 
 def refuse_buffer(vm: VM, obj: Object) -> None:
-    """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str), which C code reads as a number."""
+    """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str) and that C code parses as a number."""
     if getattr(c_new(obj.cls), "__self__", object) not in NO_BUFFERS:
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(obj.cls)} as the text of a number"))
 
@@ -402,7 +402,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
 
 @models(str.format)
 def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """Constants at once; others through their own `__format__`, where the template names them simply."""
+    """str.format. Constants are formatted at once; others by their own `__format__`, if the template refers to them simply."""
     observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
     given = [*observed, *named.values()]
@@ -438,7 +438,7 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
     return fold(vm, range, *[operators.index(vm, arg) for arg in (first, stop, step) if arg is not None])
 
 
-# What only the outside can do.
+# Functions that need the outside.
 
 for _name in ("print", "input", "open"):
     refuse(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
@@ -447,7 +447,7 @@ for _name in ("dir", "eval", "exec"):
     refuse(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
 
 
-# What every object inherits.
+# Methods that every object inherits.
 
 
 @models(object.__eq__)

@@ -1,4 +1,4 @@
-"""functools.lru_cache: the cache of a library's function is asked while tracing; a function of the program's behind a cache runs natively."""
+"""functools.lru_cache: the cache of a library's function is asked while tracing; the program's own cached functions run natively."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ CachedFunction: type = type(functools.lru_cache(abstract.iterate))
 
 
 class CachedFunctionObject(Object):
-    """A function under lru_cache. Its cache may know another answer than a computation today, and gives the same object each time.
+    """A function under lru_cache. Its cache may hold a different result from what a computation would give now, and returns the same object each time.
 
-    So the cache of a library's function is asked while tracing, and again by a guard: what it gives is a value from outside. A library may be expected
-    not to care when such a function runs for the first time; the program's own functions are called where the program calls them, by a break.
+    So the cache of a library's function is asked while tracing, and again by a guard: its result is a value from outside. It is assumed not to matter to
+    a library when such a function runs for the first time; the program's own functions are called where the program calls them, by a break.
     """
 
     __slots__ = ()
 
     def function(self) -> Any:
-        """The function behind the cache, as immutable as the wrapper, which is known by identity; None where `__wrapped__` is another, or not there yet."""
+        """The cached function, as immutable as the wrapper, which is known by identity; None if `__wrapped__` is another, or isn't set yet."""
         found = getattr(self.value, "__wrapped__", None)
         return found if any(found is held for held in gc.get_referents(self.value)) else None
 
@@ -86,12 +86,12 @@ pure(torch.backends.mps.is_available)
 
 @wraps(CachedFunction, by_identity=True)
 def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
-    """A function under lru_cache, from outside."""
+    """Wrap a function under lru_cache, from outside."""
     return CachedFunctionObject(CachedFunction, source, value)
 
 
 def may_read_changes(vm: VM, function: FunctionType) -> bool:
-    """Whether a function may read what the trace has changed, and what isn't changed for real yet."""
+    """Whether a function may read values that the trace has changed, which haven't been changed for real yet."""
     if not vm.effects.has_changed_since(0):
         return False
     return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
@@ -99,8 +99,8 @@ def may_read_changes(vm: VM, function: FunctionType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CachedResult:
-    """Asks a cache whether it still gives the same object, as the call itself would: where it doesn't know the arguments any more, the function
-    makes another one. `types`: of the arguments, as a cache may tell 1 from 1.0."""
+    """Asks a cache whether it still gives the same object, as the call itself would: if it has dropped the arguments, the function
+    makes another object. `types`: those of the arguments, since a cache may distinguish 1 from 1.0."""
 
     function: Any
     args: tuple[Any, ...]
@@ -113,14 +113,14 @@ class CachedResult:
         try:
             return self.function(*self.args, **dict(self.kwargs)) is self.result
         except Exception:
-            return False  # the call itself will say so
+            return False  # the call itself will report it
 
     def __repr__(self) -> str:
         return f"the result of {self.name}() in its cache"
 
 
 def key(vm: VM, arg: Object) -> Any:
-    """The real value of an argument, guarded; MISSING where a cache would run code of the program's to find it."""
+    """The real value of an argument, guarded; MISSING if the cache would run the program's code to look it up."""
     arg = vm.observe(arg)
     if arg.is_knowable():
         return arg.constant(vm)

@@ -1,4 +1,4 @@
-"""What a traced function has done besides computing its result, and what it reads: whether it may be run once more, or later."""
+"""The side effects of a traced function, and the values that it reads: they decide whether it may be run again, or later."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from framejit.trail import Changed, FieldFilled, FieldSet, TrailRecord
 
 @dataclass(slots=True)
 class Reached:
-    """What is reached from some values, constants apart, and tensors from outside.
+    """The values reachable from some others, apart from constants and tensors from outside.
 
-    `made`: what the trace has made, and the frames of generators among it, by their ids; `cells`: the ids of the cells among it. `sources`: of what
-    is from outside, and no more than the first step into it. `given`: these sources, and those of the constants and tensors.
-    `taken_to_stay`, `guards`: what was looked at and isn't expected to change, and what was guarded, when code that has these values was traced.
+    `made`: those made by the trace, and the frames of the generators among them, by id; `cells`: the ids of the cells among them. `sources`: those of values
+    from outside, which aren't followed any further. `given`: these sources, and those of the constants and tensors.
+    `taken_to_stay`, `guards`: the values that were read and assumed not to change, and the guards added, when code that has these values was traced.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class Reached:
     guards: list[Guard] = field(default_factory=list)
 
     def add_made(self, other: Reached) -> None:
-        """Add what the trace has made of what is reached from other values."""
+        """Add the reachable values of another Reached that the trace has made."""
         self.made |= other.made
         self.cells |= other.cells
 
     def rests_on(self, guard: Guard) -> bool:
-        """Whether this is a guard of what was taken to stay: of the code or the defaults of such a function, or of the class that has it."""
+        """Whether this guards a value that was assumed not to change: the code or the defaults of such a function, or the class that has it."""
         source = guard.source
         if any(guard is made for made in self.guards) or source in self.taken_to_stay:
             return True
@@ -59,7 +59,7 @@ class Reached:
         return source in self.taken_to_stay
 
     def is_changed_by(self, record: TrailRecord) -> bool:
-        """Whether a mutation has changed one of these values, of those that the trace has made."""
+        """Whether a mutation has changed one of these values, among those made by the trace."""
         if id(record.owner) not in self.made:
             return False
         if isinstance(record, FieldFilled):
@@ -76,7 +76,7 @@ class Reached:
 
 
 def reachable(vm: TorchVM, values: Iterable[Object]) -> Reached:
-    """What is reached from some values, by way of values from outside too in which the trace has stored something."""
+    """The values reachable from some others, also through values from outside in which the trace has stored something."""
     found = Reached()
     waiting = list(values)
     stored = [effect for effect in vm.effects.all() if isinstance(effect, Object)]
@@ -88,7 +88,7 @@ def reachable(vm: TorchVM, values: Iterable[Object]) -> Reached:
 
 
 def follow(found: Reached, waiting: list[Object]) -> None:
-    """Add what is reached from some values by way of what the trace has made."""
+    """Add the values that are reachable from some others through values made by the trace."""
     while waiting:
         obj = waiting.pop()
         if obj.source is not None:
@@ -114,7 +114,7 @@ def follow(found: Reached, waiting: list[Object]) -> None:
 
 
 def stored_outside(vm: TorchVM) -> Iterator[Object]:
-    """What values from outside, and effects that are still to come, have got from the trace."""
+    """The Objects that the trace has stored in values from outside, or in effects that are still to come."""
     return (kept for effect in vm.effects.all() for kept in effect.referents())
 
 
@@ -124,10 +124,10 @@ def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
 
 
 def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | None = None) -> None:
-    """Restart the trace where something has been changed that autograd reads in a backward pass, and that the trace has read before; and where it may
-    be changed yet, as the program can ask for gradients after the graph.
+    """Restart the trace if a value has been changed that autograd reads in a backward pass and that the trace has read before, or if it may still
+    be changed, since the program can ask for gradients after the graph.
 
-    `outputs`: the graph's. `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
+    `outputs`: the graph's. `state`: the state that a split call passes on: code that gets a variable's cell from it may change the variable.
     """
     goes_on = reachable(vm, [state]).cells if vm.graph.readers and state is not None else set()
     outputs = list(outputs)
@@ -144,7 +144,7 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
 
 
 def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, ...]:
-    """What code that autograd runs in a backward pass after the graph rests on, apart from what the call is given."""
+    """The guards that code run by autograd in a backward pass after the graph depends on, apart from those on the call's values."""
     if not vm.graph.readers or not can_be_differentiated(vm, outputs):
         return ()
     read: list[Reached] = [reader.reached for reader in vm.graph.readers]
@@ -153,7 +153,7 @@ def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, 
 
 
 def is_of_no_call(source: Source) -> bool:
-    """Whether a path leads to the same value whichever call is looked at."""
+    """Whether a path leads to the same value in every call."""
     while source.base is not None and source.base.base is not None:
         source = source.base
     return isinstance(source, Pinned)

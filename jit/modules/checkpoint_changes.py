@@ -1,4 +1,4 @@
-"""Changes in place by what is checkpointed, of tensors from around it: in eager they come once more in the backward pass."""
+"""In-place changes of outside tensors by a checkpointed function: in eager they happen again in the backward pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse(vm: VM, why: str) -> NoReturn:
 
 
 def changes(body: Body) -> list[fx.Node]:
-    """The nodes that change tensors, be it without saying so."""
+    """The nodes that change tensors, including those that don't declare it."""
     return [
         node
         for node in body.fx.nodes
@@ -38,7 +38,7 @@ def changes(body: Body) -> list[fx.Node]:
 
 
 def check(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence[TensorObject]) -> list[torch.Tensor]:
-    """Stops the trace where changes can't come twice as they do in eager; gives the tensors from around the function that are changed."""
+    """Stop the trace if changes can't happen twice as they do in eager; returns the tensors from outside the function that are changed."""
     fakes = body.changed_lifted() if changed else []
     if any(fake.requires_grad for fake in fakes):
         refuse(vm, "a tensor that requires a gradient")
@@ -50,12 +50,12 @@ def check(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Running statistics that the backward pass changes once more.
+    """Running statistics that the backward pass changes again.
 
     Attributes:
-        how: by how much.
-        batches: the tensors of which statistics are taken.
-        means, variances, counters: the nodes of the tensors that are changed, in the graph around.
+        how: the sizes of the changes.
+        batches: the tensors whose statistics are taken.
+        means, variances, counters: the nodes of the changed tensors, in the outer graph.
     """
 
     how: BatchStatistics
@@ -65,7 +65,7 @@ class Repeated:
     counters: tuple[fx.Node, ...]
 
     def change(self, vm: TorchVM, results: Iterable[Object], batches: Sequence[Object]) -> None:
-        """Add the nodes that change them, and have the backward pass do it. `batches`: as nodes around know them."""
+        """Add the nodes that change them, and have the backward pass do so too. `batches`: as nodes of the outer graph know them."""
         graph = vm.graph
         tokens = [tuple([token_of(vm, node) for node in nodes]) for nodes in (self.means, self.variances, self.counters)]
         differentiable = [result for result in results if isinstance(result, TensorObject) and result.look(vm).requires_grad]
@@ -84,9 +84,9 @@ def token_of(vm: TorchVM, node: fx.Node) -> fx.Node:
 
 
 def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence[TensorObject]) -> Repeated | None:
-    """What AOTAutograd's backward has to change once more; None where that is nothing. Stops the trace where it can't be.
+    """The changes that AOTAutograd's backward must make again; None if there are none. Stops the trace if it can't make them.
 
-    It can for BatchNorm in training, whose statistics say nothing to the rest of the function.
+    It can for BatchNorm in training, whose statistics aren't read by the rest of the function.
     """
     norms = {node: given for node in changed if (given := statistics_of(node)) is not None}
     fakes = {id(fake) for fake in body.changed_lifted()}
@@ -108,7 +108,7 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
 
 
 def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node]) -> bool:
-    """Whether statistics and counters change as BatchNorm changes them, and nothing else has a part in them."""
+    """Whether statistics and counters change as by BatchNorm, and are used by nothing else."""
     means, variances = ([given[name] for given in norms.values()] for name in STATISTICS)
     return (
         all(grows(node) for node in counts)
@@ -121,14 +121,14 @@ def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Nod
 def come_again(
     changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node], differentiable: Sequence[torch.Tensor]
 ) -> bool:
-    """Whether the gradient of each result needs all changes to be made a second time: the last of them is behind it."""
+    """Whether the gradient of each result needs all changes to be made a second time, because the last change is among its ancestors."""
     last = [node for node in changed if node in norms or node in counts][-1:]
     ends = [node.meta["example_value"].grad_fn for node in last if node in norms]
     return all(leads_to(fake, ends) for fake in differentiable)
 
 
 def around(vm: TorchVM, body: Body, norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node]) -> Repeated:
-    """The changes, as the graph around the function knows the tensors. Stops the trace where these aren't its inputs, or change once more already."""
+    """The changes in terms of the outer graph's tensors. Stops the trace if these aren't its inputs, or if another checkpoint repeats changes of them."""
     outside = {inner: outer for outer, inner in body.lifted.items()}
     batches = [vm.graph.object_of(given["input"].meta["example_value"]) for given in norms.values()]
     inputs = {described.node for described in vm.graph.inputs.known.values() if described.is_tensor}
@@ -143,7 +143,7 @@ def around(vm: TorchVM, body: Body, norms: dict[fx.Node, dict[str, Any]], counts
 
 
 def without_statistics(inner: InnerGraph, running: Running) -> InnerGraph:
-    """A graph like this one, that changes no statistics."""
+    """A copy of a graph that changes no statistics."""
     copy = inner.taking(inner.operands, running)
     for node in list(copy.graph.nodes):
         if statistics_of(node) is not None:
@@ -157,13 +157,13 @@ def without_statistics(inner: InnerGraph, running: Running) -> InnerGraph:
 
 
 def changed_by(node: fx.Node) -> fx.Node | None:
-    """The tensor that an operator changes in place, if it is the first argument and what the operator gives."""
+    """The tensor that an operator changes in place, if it is the first argument and also the operator's result."""
     first = node.args[0] if node.args else None
     return first if isinstance(first, fx.Node) and node.meta["example_value"] is first.meta["example_value"] else None
 
 
 def computes(body: Body, node: fx.Node) -> bool:
-    """Whether an operator changes in place what another of the function has computed."""
+    """Whether an operator changes in place a tensor that another operator of the function has computed."""
     tensor = changed_by(node)
     return tensor is not None and body.makes(tensor)
 
@@ -174,14 +174,14 @@ def grows(node: fx.Node) -> bool:
 
 
 def are_apart(body: Body, tensors: Sequence[fx.Node]) -> bool:
-    """Whether these tensors are all from around the function, are used by one node each, and share no memory with others that are used."""
+    """Whether these tensors are all from outside the function, are used by one node each, and share no memory with others that are used."""
     memory = [fake.untyped_storage()._cdata for node in body.lifted.values() if isinstance(fake := node.meta["example_value"], torch.Tensor)]
     lifted = set(body.lifted.values())
     return all(tensor in lifted and len(tensor.users) == 1 and memory.count(memory_of(tensor)) == 1 for tensor in tensors)
 
 
 def is_changed_behind(norm: fx.Node, batch: fx.Node, changed: Sequence[fx.Node]) -> bool:
-    """Whether what a BatchNorm has normalised is changed in place later."""
+    """Whether a tensor that a BatchNorm has normalised is changed in place later."""
     later = changed[changed.index(norm) + 1 :]
     return any((tensor := changed_by(node)) is not None and memory_of(tensor) == memory_of(batch) for node in later if statistics_of(node) is None)
 

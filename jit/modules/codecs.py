@@ -1,4 +1,4 @@
-"""str.encode, bytes.decode and bytes(): with the codecs and error handlers of Python's own. What a program registers runs its code, at each call."""
+"""str.encode, bytes.decode and bytes(), with Python's own codecs and error handlers. Those that a program registers run its code at each call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OWN_HANDLERS: dict[str, Any] = {name: codecs.lookup_error(name) for name in HAND
 
 
 def check_codec(vm: VM, function: str, encoding: Any = "utf-8", errors: Any = "strict") -> None:
-    """Break where the function would run more than Python's own C code. A program may have put another error handler in the place of Python's."""
+    """Break if the function would run more than Python's own C code. A program may have replaced one of Python's error handlers."""
     if str(encoding).lower() not in CODECS or errors not in HANDLERS or codecs.lookup_error(errors) is not OWN_HANDLERS[errors]:
         vm.unsupported(breaks.UnsupportedCall(f"{function} by the codec {encoding!r} with the error handler {errors!r}"))
 

@@ -1,4 +1,4 @@
-"""collections: what its C helpers do for its Python classes."""
+"""collections: models of the C helpers of its Python classes."""
 
 from __future__ import annotations
 

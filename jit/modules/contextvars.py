@@ -1,6 +1,6 @@
-"""contextvars: what a variable holds is guarded like a setting of the process, where it is a plain constant. Changing one breaks.
+"""contextvars: the value of a variable is guarded like a setting of the process, if it is a plain constant. Changing one breaks.
 
-Setting one to what it holds already (torch 2.15's `sdpa_kernel`) changes nothing, as long as the trace sets it back too.
+Setting one to its present value (torch 2.15's `sdpa_kernel`) changes nothing, provided that the trace also resets it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from framejit.objects.registry import models
 PLAIN = (bool, int, float, str, bytes, type(None))
 CHANGE = breaks.GlobalStateUnsupported("a change of a context variable")
 OWN_DEFAULT_COUNTS: set[ContextVar[Any]] = set()
-"""Variables that nobody reads with another default than their own: holding that and being set to it is one."""
+"""Variables that are only read with their own default: being set to it is the same as being unset."""
 
 
 @models(ContextVar.get)
 def get(vm: VM, self: Object, *default: Object) -> Object:
-    """Python/context.c: PyContextVar_Get. A default that is given comes before the variable's own."""
+    """Python/context.c: PyContextVar_Get. A default that is passed takes precedence over the variable's own."""
     variable = self.value
     if variable is MISSING or len(default) > 1:
         vm.unsupported(breaks.GlobalStateUnsupported("a context variable that the trace has made, or `get` with these arguments"))
@@ -37,7 +37,7 @@ def get(vm: VM, self: Object, *default: Object) -> Object:
 
 
 class SetToTheSame(Object):
-    """The Token of a `set` that the trace has left out. Where no `reset` follows in the trace, a restart leaves `set` to native code."""
+    """The Token of a `set` that the trace has left out. If no `reset` follows in the trace, a restart leaves `set` to native code."""
 
     __slots__ = ("vm", "variable", "place", "is_set")
 
@@ -88,7 +88,7 @@ def reset(vm: VM, self: Object, token: Object) -> Object:
 
 
 def value_of(variable: ContextVar[Any], unset: bool) -> Any:
-    """What the variable holds, MISSING for nothing; with `unset`, its own default counts as nothing."""
+    """The value of the variable, MISSING if unset; with `unset`, its own default counts as unset."""
     if unset:
         return variable.get(MISSING)
     try:
@@ -98,6 +98,6 @@ def value_of(variable: ContextVar[Any], unset: bool) -> Any:
 
 
 def told(variable: ContextVar[Any], unset: bool) -> tuple[type, str]:
-    """What the variable holds, as text that tells 1 from 1.0 and 0.0 from -0.0; the text of what is no plain constant is not asked for."""
+    """The value of the variable, as text that distinguishes 1 from 1.0 and 0.0 from -0.0; a value that isn't a plain constant isn't converted to text."""
     found = value_of(variable, unset)
     return type(found), repr(found) if type(found) in PLAIN else ""

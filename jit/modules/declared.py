@@ -1,4 +1,4 @@
-"""Functions of which the program has said how they are to be traced: to framejit (`allow_in_graph` and its like), or to torch's own tracer."""
+"""Functions for which the program has declared how they are traced: to framejit (`allow_in_graph` and others), or to torch's own tracer."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ ASSUMED_CONSTANT = "_dynamo_marked_constant"
 RULES = "torch._dynamo.trace_rules"
 POLYFILLS = "torch._dynamo.variables"
 TORCHS_OWN = "torch._dynamo."
-"""How the names of the modules begin that hold torch's own stand-ins for functions in C."""
+"""The prefix of the names of the modules that hold torch's own stand-ins for functions in C."""
 FAKE_OF_LEAF = "_torchdynamo_leaf_fake_fn"
-"""The attribute of what `leaf_function` gives that holds what runs on fakes; it has always one, maybe None."""
+"""The attribute, of the result of `leaf_function`, that holds the function for fakes; it is always there, but may be None."""
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 ASKS_FOR_BREAKS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
-"""Functions of torch's that it says aren't to be in a graph, and that have a rule of their own (modules/ecosystem.py)."""
+"""Functions of torch that it declares as not to be in a graph, and that have a rule of their own (modules/ecosystem.py)."""
 
 
 @library(RuleOrder.DECLARED)
 def declared(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What a call of a function gives of which the program has said something; None for any other."""
+    """The result of a call of a function about which the program has declared something; None for others."""
     real = function.value
     if real is MISSING:
         return None
@@ -66,12 +66,12 @@ def declared(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str
 
 
 def said_of(real: Any) -> Treatment | None:
-    """What framejit or torch's tracer was told of a function; None if nothing."""
+    """The declaration about a function to framejit or torch's tracer; None if there is none."""
     return functions.treatment_of(real) or treatment_by_torch(real)
 
 
 def rest_on(vm: VM, function: Object) -> None:
-    """Guard which function the program has come by."""
+    """Guard the identity of the function that the program has reached."""
     if function.source is not None:
         vm.guard(ValueIs, function.source, function.value)
 
@@ -81,7 +81,7 @@ def name_of(function: Object) -> str:
 
 
 def treatment_by_torch(real: Any) -> Treatment | None:
-    """What torch's tracer was told of a function."""
+    """The declaration about a function to torch's tracer."""
     if type(real) is FunctionType and real.__dict__.get(ASSUMED_CONSTANT):
         return Treatment.CONSTANT
     rules = sys.modules.get(RULES)
@@ -90,12 +90,12 @@ def treatment_by_torch(real: Any) -> Treatment | None:
     if id(real) in rules._disallowed_callable_ids():
         return None if getattr(real, "__name__", "") in ASKS_FOR_BREAKS else Treatment.NATIVE
     if id(real) not in rules._allowed_callable_ids() or type(real) in (MethodDescriptorType, WrapperDescriptorType):
-        return None  # nodes call a method by its name, under which the program may have put another
+        return None  # nodes call a method by its name, which the program may have given to another
     return Treatment.ANY_STRUCTURE if id(real) in rules._nonstrict_trace_callable_ids() or hasattr(real, FAKE_OF_LEAF) else Treatment.NODE
 
 
 def substitute_by_torch(real: Any) -> Any:
-    """The function in Python that torch's tracer was told to trace in the place of another. Those that torch brings along are for its tracer only."""
+    """The function in Python that torch's tracer is to trace in place of another. Those that torch brings along are for its own tracer only."""
     module = sys.modules.get(POLYFILLS)
     if module is None or type(real) not in FUNCTIONS:
         return None
@@ -108,8 +108,8 @@ def substitute_by_torch(real: Any) -> Any:
 
 
 def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object], treatment: Treatment) -> Object:
-    """Have a call enter the graph: as it stands if a node can take the arguments, else with what is in them. Stops the trace where something overrides
-    torch's functions: the function calls them, and in a graph they are as torch has them."""
+    """Make a call a node of the graph: as it is if a node can take the arguments, else with their leaves. Stops the trace if something overrides
+    torch's functions, because the function may call them, and in a graph they aren't overridden."""
     if vm.graph.function_modes.asks_modes() or any(holds_subclass(vm, arg) for arg in (*args, *kwargs.values())):
         refuse_overridden(vm)
     if treatment is Treatment.NODE:
@@ -123,7 +123,7 @@ def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object
 
 
 def holds_subclass(vm: VM, obj: Object) -> bool:
-    """Whether a value is a tensor whose class overrides torch's functions, or a container that nodes take with such a tensor in it."""
+    """Whether a value is a tensor whose class overrides torch's functions, or a container that nodes accept with such a tensor in it."""
     obj = vm.observe(obj)
     if isinstance(obj, (ListObject, TupleObject)):
         return any(holds_subclass(vm, item) for item in obj.items(vm))
@@ -161,7 +161,7 @@ def node_of_leaves(vm: TorchVM, function: Object, structure: Object, leaves: Obj
 
 
 def real_module(vm: VM, module: Object) -> nn.Module:
-    """A module from outside; guarded which one it is."""
+    """A module from outside, whose identity is guarded."""
     if module.source is None:
         raise NotConstant(module)
     vm.guard(ValueIs, module.source, module.value)
@@ -202,7 +202,7 @@ def assumed_constant(vm: VM, function: Object, args: list[Object], kwargs: dict[
 
 
 def vouched_for(vm: VM, argument: Object) -> Any:
-    """A real argument. Of an object from outside it is guarded which one it is: the author of the function vouches for what it reads of it."""
+    """A real argument. The identity of an object from outside is guarded: the author of the function vouches for what it reads from it."""
     argument = vm.observe(argument)
     try:
         return argument.as_real(vm)

@@ -61,7 +61,7 @@ def descriptor_delete(vm: VM, self: Object, obj: Object) -> Object:
 
 @models(MethodType.__new__)
 def method_new(vm: VM, cls: Object, function: Object, receiver: Object) -> Object:
-    """Objects/classobject.c: method_new_impl. What is refused there is refused natively."""
+    """Objects/classobject.c: method_new_impl. Arguments that it rejects are rejected natively."""
     function, receiver = vm.observe(function), vm.observe(receiver)
     if vm.observe(cls).constant(vm) is not MethodType or receiver.cls is type(None) or vm.raw_type_lookup(function.cls, "__call__") is MISSING:
         vm.unsupported(breaks.UnsupportedCall("types.MethodType of these arguments"))

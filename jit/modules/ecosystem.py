@@ -1,4 +1,4 @@
-"""What other people's libraries say to torch's own tracer (`torch.compiler`, `torch._dynamo`), and what it means to this one."""
+"""The calls by which other libraries talk to torch's own tracer (`torch.compiler`, `torch._dynamo`), and their meaning here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from framejit.user import regions
 DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
-"""torch's functions that set the stance; they carry the mark FORBIDDEN."""
+"""torch's functions that set the stance; they are marked FORBIDDEN."""
 UTILITIES = "torch._dynamo.utils"
 ASKED = "_error_on_graph_break"
 SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
@@ -27,7 +27,7 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
     "skip_frame": breaks.SkippedFrame,
     "step_unsupported": breaks.ExplicitBreak,
 }
-"""Functions of torch's that ask its tracer to stop, and the break reasons that stand for them here."""
+"""Functions of torch that ask its tracer to stop, and the corresponding break reasons here."""
 
 
 @named(DECORATORS, *STOPS)
@@ -38,8 +38,8 @@ def stop(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
 
 @named("torch._dynamo.mutation_guard", "GenerationTracker.tag", "_GenerationTracker.tag")
 def note_age(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Once torch.compile has run, every nn.Module notes its age at its creation, for torch's tracer only: a module without the note is an ordinary one
-    to it."""
+    """Once torch.compile has run, every nn.Module records its age at its creation, for torch's tracer only: to that, a module without the record
+    is an ordinary one."""
     rest_on_function(vm, function)
     return vm.const(None)
 
@@ -51,7 +51,7 @@ def disable_nested(vm: VM, function: FunctionObject, args: list[Object], kwargs:
 
 @named(DECORATORS, "DynamoConfigPatchProxy.__enter__")
 def enter_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """torch's regions change a setting of its tracer's; functions decorated with such a region are traced through to this."""
+    """torch's regions change a setting of its tracer; functions decorated with such a region are traced through to this."""
     return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)]) if is_not_nested(vm, args[0]) else None
 
 
@@ -63,15 +63,15 @@ def leave_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: d
 @named(DECORATORS, "disable")
 @named("torch.compiler", "disable")
 def make_disabled(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Runs for real where the program calls it; what it makes is known when that is called."""
+    """torch's decorator runs for real where the program calls it; its result is recognised when that is called."""
     return vm.unsupported(breaks.UnsupportedCall(f"{function.value.__module__}.{function.value.__name__}"))
 
 
 @library(RuleOrder.MARKED)
 def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a function that carries a mark of torch's: it sets the stance, isn't to be compiled, or is put around one that is.
+    """A call of a function that has a mark of torch: it sets the stance, isn't to be compiled, or wraps one that isn't.
 
-    `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
+    `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch, is traced; see `asked_for_errors`.
     """
     if function.value is MISSING or not isinstance(function, FunctionObject):
         return None
@@ -94,13 +94,13 @@ def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Objec
 
 
 def rest_on_function(vm: VM, function: FunctionObject) -> None:
-    """Guard which function it is, if it comes from outside."""
+    """Guard a function's identity, if it comes from outside."""
     if function.source is not None:
         vm.guard(ValueIs, function.source, function.value)
 
 
 def is_not_nested(vm: VM, region: Object) -> bool:
-    """Whether a region of torch's is what `torch._dynamo.disable_nested_graph_breaks` gives."""
+    """Whether a region of torch is the result of `torch._dynamo.disable_nested_graph_breaks`."""
     region = vm.observe(region)
     if region.source is None or region.value.changes != {"nested_graph_breaks": False}:
         return False
@@ -109,7 +109,7 @@ def is_not_nested(vm: VM, region: Object) -> bool:
 
 
 def asked_for_errors(vm: VM) -> bool:
-    """Whether `torch._dynamo.error_on_graph_break(True)` is in force, as the trace sees it; guarded."""
+    """Whether `torch._dynamo.error_on_graph_break(True)` is in force in the trace; guarded."""
     module = sys.modules.get(UTILITIES)
     if module is None:
         return False

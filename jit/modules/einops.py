@@ -1,4 +1,4 @@
-"""At its first call in a process, einops searches its classes and all imported modules for the backend of a tensor's type, and remembers it."""
+"""einops: at its first call in a process, it searches its classes and all imported modules for the backend of a tensor's type, and remembers it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKENDS = "einops._backends"
 
 @named(BACKENDS, "get_backend")
 def get_backend(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Have einops find the backend of tensors, as the program's first call would, so that the trace finds it in einops's table.
+    """Have einops find the backend of tensors, as the program's first call would, so that the trace reads it from einops's table.
 
     Versions of einops before 0.7 have no such table: their code is traced as it is.
     """

@@ -18,7 +18,7 @@ EnumType: Any = enum.EnumMeta
 
 
 def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = False) -> None:
-    """A method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in its turn.
+    """Register a method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in turn.
 
     `shows_name`: the name of the class is in what it returns.
     """
@@ -36,7 +36,7 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
 
 
 def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
-    """Whether nothing of the program's runs where the method is called on these arguments."""
+    """Whether no code of the program runs when the method is called on these arguments."""
     cls: Any = real[0] if isinstance(real[0], type) else type(real[0])
     if name == "_missing_" and any(member is real[1] or (type(member._value_) is type(real[1]) and member._value_ == real[1]) for member in cls):
         return True

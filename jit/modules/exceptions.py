@@ -1,4 +1,4 @@
-"""The constructors of the builtin exception classes (Objects/exceptions.c): which arguments they take, and what they make of them."""
+"""The constructors of the builtin exception classes (Objects/exceptions.c): the arguments that they accept, and how these are stored."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KEYWORDS: dict[type[BaseException], tuple[str, ...]] = {
     cls: tuple(name for name in names if hasattr(cls, name))
     for cls, names in ((ImportError, ("name", "path", "name_from")), (NameError, ("name",)), (AttributeError, ("name", "obj")))
 }
-"""What the `__init__` of builtin exceptions takes by keyword; that of all others takes no keywords."""
+"""The keywords that the `__init__` of builtin exceptions accepts; that of all others accepts none."""
 
 PARSED = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, SyntaxError)
-"""Exceptions whose `__init__` checks its arguments and makes fields of them."""
+"""Exceptions whose `__init__` checks its arguments and stores them in fields."""
 
 
 def real_instance(vm: VM, cls: type[BaseException], args: list[Any], **kwargs: Any) -> BaseException:
-    """An instance of a builtin class; what its constructor raises, the program raises."""
+    """An instance of a builtin class; if its constructor raises, the program does."""
     try:
         return cls(*args, **kwargs)
     except (TypeError, ValueError, OverflowError) as error:
@@ -66,7 +66,7 @@ def exception_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Obj
 
 
 def check_keywords(vm: VM, exc: ExceptionObject, kwargs: dict[str, Object]) -> None:
-    """_PyArg_NoKeywords, or what the class's own parser says."""
+    """_PyArg_NoKeywords, or the error of the class's own parser."""
     taking = next((cls for cls in KEYWORDS if issubclass(exc.cls, cls)), None)
     if taking is None:
         if kwargs:
@@ -79,7 +79,7 @@ def check_keywords(vm: VM, exc: ExceptionObject, kwargs: dict[str, Object]) -> N
 
 
 def parses_in_init(vm: VM, cls: type) -> bool:
-    """oserror_use_init: a class with an `__init__` of its own, but no `__new__`, is given its arguments by that."""
+    """oserror_use_init: a class with an `__init__` of its own, but no `__new__`, gets its arguments through that."""
     own_new, own_init = (isinstance(function_in(vm.raw_type_lookup(cls, name)), FunctionType) for name in ("__new__", "__init__"))
     return own_init and not own_new
 
@@ -89,7 +89,7 @@ def function_in(found: Any) -> Any:
 
 
 def parse_os_error(vm: VM, exc: ExceptionObject, args: tuple[Object, ...]) -> None:
-    """oserror_parse_args: two to five arguments have meanings; the number tells which subclass of OSError it is."""
+    """oserror_parse_args: two to five arguments have meanings; the error number determines the subclass of OSError."""
     exc.set_args(vm, list(args))
     if 2 <= len(args) <= 5:
         real = real_instance(vm, builtin_base(exc.cls), reals(vm, args))
@@ -103,7 +103,7 @@ def parse_os_error(vm: VM, exc: ExceptionObject, args: tuple[Object, ...]) -> No
 
 
 def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ...]) -> Object:
-    """BaseExceptionGroup_new: a group of nothing but Exceptions is an ExceptionGroup."""
+    """BaseExceptionGroup_new: a group of Exceptions only is an ExceptionGroup."""
     if cls not in (BaseExceptionGroup, ExceptionGroup):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, an exception group with a class of its own"))
     stand_ins: list[Any] = []
@@ -121,11 +121,11 @@ def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ..
 
 
 def stand_in(vm: VM, member: Object) -> Any:
-    """A real value that a group takes or refuses as it does the member."""
+    """A real value that a group accepts or rejects like the member."""
     if issubclass(member.cls, BaseException):
         return Exception() if issubclass(member.cls, Exception) else BaseException()
     if issubclass(member.cls, type) and issubclass(member.constant(vm), BaseException):
-        return Exception  # a class is no instance
+        return Exception  # a class isn't an instance
     return None
 
 

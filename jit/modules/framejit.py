@@ -1,4 +1,4 @@
-"""framejit's own functions, where traced code calls them."""
+"""framejit's own functions, called by traced code."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def pop(vm: VM) -> Object:
     return vm.const(None)
 
 
-# Breaks that are asked for.
+# Breaks that the program asks for.
 
 
 def message_of(vm: VM, message: Object | None) -> str:
-    """A message given to a directive."""
+    """The message given to a directive."""
     return "" if message is None else str(vm.observe(message).constant(vm))
 
 
@@ -66,7 +66,7 @@ refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
 
 @library(RuleOrder.MARKED)
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A function that framejit.disable marked stops the trace."""
+    """Stop the trace at a function that framejit.disable has marked."""
     if isinstance(function, FunctionObject):
         mark = function.value.__dict__.get(directives.DISABLED) if function.value is not MISSING else mark_of(vm, function)
         if mark is not None:
@@ -75,12 +75,12 @@ def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict
 
 
 def mark_of(vm: VM, function: FunctionObject) -> str | None:
-    """The reason that `framejit.disable` was given for a function that was made in the trace; None if the function isn't marked."""
+    """The reason that was given to `framejit.disable` for a function made in the trace; None if the function isn't marked."""
     found = None if function.attrs is None else function.attrs.lookup(vm, directives.DISABLED)
     return None if found is None else str(vm.observe(found).constant(vm))
 
 
-# Compiled functions inside a trace: traced through.
+# Compiled functions inside a trace, which are traced through.
 
 
 class WholeGraphFunction(FunctionObject):
@@ -95,7 +95,7 @@ class WholeGraphFunction(FunctionObject):
 
 @wraps(CompiledFunction, by_identity=True)
 def wrap_compiled(vm: VM, value: Any, source: Source | None) -> Object:
-    """A compiled function called inside a trace is traced through."""
+    """Wrap a compiled function: a call of it inside a trace is traced through."""
     function = value.function
     if not value.compile_callback.options.fullgraph:
         return vm.pin(function)

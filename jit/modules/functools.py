@@ -81,7 +81,7 @@ def rebuilt_partial(function: Any, args: tuple[Any, ...], keywords: dict[str, An
 
 @wraps(functools.partial, shared=True)
 def wrap_partial(vm: VM, value: Any, source: Source) -> PartialObject:
-    """A partial object from outside: its parts are looked at when it is called."""
+    """Wrap a partial object from outside: its parts are read when it is called."""
     parts = [vm.wrap(getattr(value, name), source.child(CAttr, name)) for name in ("func", "args", "keywords")]
     return PartialObject(type(value), parts[0], parts[1], parts[2], source, value)
 
@@ -93,7 +93,7 @@ def call_partial(vm: VM, self: PartialObject, /, *args: Object, **kwargs: Object
 
 @models(functools.partial.__new__)
 def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """Modules/_functoolsmodule.c: partial_new, which takes a partial of a partial apart."""
+    """Modules/_functoolsmodule.c: partial_new, which unpacks a partial of a partial."""
     function = vm.observe(function)
     bound, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
     if isinstance(function, PartialObject) and function.cls is functools.partial:

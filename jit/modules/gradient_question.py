@@ -1,4 +1,4 @@
-"""A call of the program's that asks autograd for gradients: whether the graph can compute them, and the node that does."""
+"""The program's calls that ask autograd for gradients: whether the graph can compute these, and the node that does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
 
 
 def items_of(vm: VM, value: Object | None) -> list[Object]:
-    """What is given for some tensors: a tensor, or several in a tuple, a list or an iterator; nothing for None."""
+    """The items given for some tensors: a tensor, or several in a tuple, a list or an iterator; none for None."""
     value = vm.const(None) if value is None else vm.observe(value)
     if value.cls is type(None):
         return []
@@ -46,7 +46,7 @@ def items_of(vm: VM, value: Object | None) -> list[Object]:
 
 @dataclass(frozen=True)
 class Question:
-    """A call that asks autograd for gradients, as it is written. `inputs`: of which tensors; None: of all leaves that there are."""
+    """A call that asks autograd for gradients. `inputs`: the tensors by which it differentiates; None: all leaves that there are."""
 
     name: str
     outputs: list[Object]
@@ -56,7 +56,7 @@ class Question:
     create_graph: bool
 
     def leaves(self, vm: TorchVM, listens: bool = False) -> tuple[TensorObject, ...]:
-        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question. `listens`: hooks of leaves are taken care of."""
+        """The leaves that a gradient reaches. Stops the trace if the graph can't ask the question. `listens`: hooks of leaves are handled by the caller."""
         check_read_later(vm, ())
         found = self.reached(vm)
         if isinstance(found, str):
@@ -66,8 +66,8 @@ class Question:
         return found
 
     def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
-        """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python.
-        In a backward, they are those of what that computes itself."""
+        """The leaves that a gradient reaches, or the reason why the graph can't ask: gradients would continue beyond its inputs, or Python code computes them.
+        In a backward, only leaves that it computes itself count."""
         graph = vm.graph
         graph.refuse_transformed("gradients asked for")
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
@@ -92,7 +92,7 @@ class Question:
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
     def can_change_again(self, vm: TorchVM, repeating: Sequence[Repeating]) -> bool:
-        """Whether the backward pass, if it changes statistics, is the only one that does."""
+        """Whether the backward pass is the only one that changes statistics, if it changes any."""
         if not any(change.follows(output.look(vm)) for change in repeating for output in self.outputs if isinstance(output, TensorObject)):
             return True
         retains = self.create_graph or abstract.truth(vm, vm.observe(self.retain_graph))
@@ -112,7 +112,7 @@ class Question:
                 vm.trail.set(node, "repeating", tuple([other for other in node.repeating if other is not change]))
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
-        """Guard that an input is a leaf and, unless hooks are taken care of, that nobody listens to its gradient."""
+        """Guard that an input is a leaf and, unless the caller handles hooks, that there are none on its gradient."""
         if leaf.source is None:
             return
         if accumulates_with_hooks(leaf.value):
@@ -144,7 +144,7 @@ class Question:
         return enter(vm, function, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
 
     def ask_listening(self, vm: TorchVM, leaves: Sequence[Object], taps: tuple[fx.Node, ...], changes: tuple[Any, ...]) -> fx.Node:
-        """The node by which the graph computes the gradients of leaves, and tells of others (`grad_listening`)."""
+        """The node by which the graph computes the gradients of leaves, and also returns those of other tensors (`grad_listening`)."""
         self.note(vm)
         self.change_again(vm, leaves)
         graph = vm.graph
@@ -156,11 +156,11 @@ class Question:
 
     @property
     def is_method(self) -> bool:
-        """Whether it is the method `backward()` of a tensor."""
+        """Whether it is a call of the method `backward()` of a tensor."""
         return self.name == METHOD
 
     def note(self, vm: TorchVM) -> None:
-        """The graph is about to compute gradients, which may use up what autograd has recorded of the fakes."""
+        """Note that the graph is about to compute gradients, which may free the records of autograd on the fakes."""
         vm.graph.fakes.changes_with_undoing()
         if vm.graph.autograd_node is not None and not vm.graph.is_inner():
             vm.trail.set(vm.graph.autograd_node, "asks", True)
@@ -168,7 +168,7 @@ class Question:
 
 
 def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:
-    """The question that a call's arguments ask, by their names."""
+    """The question that a call asks, given its arguments by name."""
     return Question(
         name,
         items_of(vm, given[outputs]),
@@ -180,9 +180,9 @@ def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, 
 
 
 def layout_for(vm: TorchVM, leaf: Object, gradient: Object, is_used: bool) -> torch.memory_format | None:
-    """The layout in which a gradient has to be copied before it is somebody's `.grad`; None where it is laid out so, and in memory of its own.
+    """The layout in which a gradient must be copied before it becomes a `.grad`; None if it already has that layout, and memory of its own.
 
-    `is_used`: it is somebody else's as well, or is to be differentiated in turn.
+    `is_used`: it is also used elsewhere, or is to be differentiated in turn.
     """
     if not isinstance(leaf, TensorObject) or not isinstance(gradient, TensorObject):
         return None

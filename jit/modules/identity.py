@@ -1,4 +1,4 @@
-"""id(), and what copy and pickle ask objects for: identities that the trace can compare and look up, though it knows no addresses."""
+"""id(), and the methods that copy and pickle call on objects: identities that the trace can compare and look up, although it doesn't know addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from framejit.objects.userobject import UserObject
 
 
 class IdObject(Object):
-    """The address of an object that the trace made, or may not keep alive: good for look-ups and comparisons in the trace, unknown as a number."""
+    """The address of an object that the trace made, or must not keep alive: usable for look-ups and comparisons in the trace, but unknown as a number."""
 
     __slots__ = ("owner",)
 
@@ -47,7 +47,7 @@ class IdObject(Object):
 
 @models(id)
 def id_(vm: VM, obj: Object) -> Object:
-    """The address of an object: a constant of one from outside, which is then known by identity, where that may be guarded."""
+    """The address of an object. For one from outside it is a constant, if its identity may be guarded."""
     obj = vm.observe(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
         return vm.const(id(obj.constant(vm)))
@@ -62,13 +62,13 @@ def id_(vm: VM, obj: Object) -> Object:
 
 
 def is_new_each_time(source: Source) -> bool:
-    """Whether a value from outside is another object at each look: the size of a tensor, or what is found in such a value."""
+    """Whether a value from outside is a new object each time it is read: the size of a tensor, or something in such a value."""
     return source.is_new_each_time or (source.base is not None and is_new_each_time(source.base))
 
 
 @models(_thread.get_ident)
 def get_ident(vm: VM) -> Object:
-    """The number of the running thread, which is another one in another call: good for look-ups (reprlib's recursion check)."""
+    """The number of the running thread, which differs between calls: it can only be used for look-ups (reprlib's recursion check)."""
     return IdObject(vm.const(_thread))
 
 
@@ -78,7 +78,7 @@ OVERRIDES = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"
 
 
 def has_hidden_state(cls: type) -> bool:
-    """Whether instances have fields of C's (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
+    """Whether instances have C fields (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
     size = object.__basicsize__ + POINTER * (classes.weakrefoffset(cls) > 0)
     if classes.dictoffset(cls) and not classes.flags(cls) & MANAGED_DICT:
         size += POINTER
@@ -87,7 +87,7 @@ def has_hidden_state(cls: type) -> bool:
 
 @models(object.__reduce_ex__)
 def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
-    """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`, and what sets and mappings give of themselves."""
+    """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`, and the `__reduce__` of sets and mappings."""
     if vm.observe(protocol).cls is not int:
         vm.unsupported(breaks.UnsupportedCall("object.__reduce_ex__ with a protocol that is no int"))
     if isinstance(self, DictObject) and self.cls in (OrderedDict, defaultdict) and protocol.constant(vm) >= 2:
@@ -98,7 +98,7 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
     slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
-    named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's note of them
+    named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's record of them
     if not plain or has_hidden_state(self.cls) or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)
@@ -107,7 +107,7 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
 
 
 def reduce_mapping(vm: VM, mapping: DictObject) -> Object:
-    """What an OrderedDict or a defaultdict is copied by: its class, its factory, its attributes, and an iterator over its items."""
+    """The parts that an OrderedDict or a defaultdict is copied from: its class, its factory, its attributes, and an iterator over its items."""
     arguments = [] if mapping.factory is None or vm.observe(mapping.factory).cls is type(None) else [mapping.factory]
     namespace = mapping.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace

@@ -1,4 +1,4 @@
-"""importlib.import_module and `__import__` as functions, of modules that are imported already; and whether a module can be found."""
+"""importlib.import_module and `__import__` as functions, for modules that are already imported; and whether a module can be found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from framejit.objects.registry import models
 
 @models(importlib.import_module)
 def import_module(vm: VM, name: Object, package: Object | None = None) -> Object:
-    """Without a package of its own, the name is absolute; relative names are resolved by the function itself."""
+    """importlib.import_module. Without a package, the name is absolute; relative names are left to the function itself."""
     full: Any = vm.observe(name).constant(vm)
     if type(full) is not str or not full or full.startswith("."):
         vm.unsupported(breaks.NotImported(f"{full!r} by importlib.import_module"))
@@ -27,7 +27,7 @@ def import_module(vm: VM, name: Object, package: Object | None = None) -> Object
 def import_(
     vm: VM, name: Object, globals: Object | None = None, locals: Object | None = None, fromlist: Object | None = None, level: Object | None = None
 ) -> Object:
-    """Relative imports go by the globals that the program gives, which are left to the function itself."""
+    """`__import__`. Relative imports depend on the globals that the program passes, and are left to the function itself."""
     full: Any = vm.observe(name).constant(vm)
     names: list[Any] = []
     if fromlist is not None and vm.observe(fromlist).cls is not type(None):
@@ -45,7 +45,7 @@ def cannot_be_found(name: str) -> bool:
 
 @models(importlib.util.find_spec)
 def find_spec(vm: VM, name: Object, package: Object | None = None) -> Object:
-    """For a module that can't be found, each call asks again. One that is found but not imported breaks the graph: each call gives a new object."""
+    """For a module that can't be found, a guard asks again in each call. One that is found but not imported breaks the graph: each call gives a new object."""
     full: Any = vm.observe(name).constant(vm)
     if type(full) is not str or not full or "." in full:
         vm.unsupported(breaks.UnsupportedCall("importlib.util.find_spec of a name with dots"))

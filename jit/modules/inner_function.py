@@ -1,4 +1,4 @@
-"""Functions of the program's that operators take: each is traced as a graph inside the graph."""
+"""The program's functions that operators take: each is traced as an inner graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from framejit.torch_classes import is_disguised
 
 T = TypeVar("T")
 Refuse = Callable[[str], NoReturn]
-"""Stops the trace, for a reason such as "of a function that raises"."""
+"""A function that stops the trace, for a reason such as "of a function that raises"."""
 
 
 def trace_inside(
@@ -39,10 +39,10 @@ def trace_inside(
     takes_numbers: bool = False,
     untells: bool = False,
 ) -> T:
-    """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
-    `untells`: uncompiled, the operator doesn't tell the function that it is compiled, so that what it raises may come of that.
+    """The result of `run`, traced into an inner graph, which the caller ends. `used`: what it may change, apart from values from outside.
+    `untells`: in eager the operator doesn't tell the function that it is compiled, so an exception may be due to that answer.
 
-    Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
+    Stops the trace if it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
     mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
     told = vm.answers.count()
@@ -60,8 +60,8 @@ def trace_inside(
 
 @dataclass(frozen=True, slots=True)
 class FunctionGraph:
-    """A function that has been traced as a graph. The graph gives the tensors among `leaves`, all in memory of their own; `structure` says of what
-    they are the leaves.
+    """A function that has been traced as a graph. The graph returns the tensors among `leaves`, each in its own memory; `structure` is the tree structure
+    of the leaves.
     """
 
     graph: InnerGraph
@@ -71,14 +71,14 @@ class FunctionGraph:
 
     @property
     def tensors(self) -> list[TensorObject]:
-        """What the graph gives."""
+        """The results of the graph."""
         return [leaf for leaf in self.leaves if isinstance(leaf, TensorObject)]
 
 
 class Functions:
-    """The functions that a call of an operator takes, which the program knows as `operator`.
+    """The functions in a call of an operator, which the program knows as `operator`.
 
-    `asks_modes`: torch's function modes are asked what the operator gives, and not while its functions run.
+    `asks_modes`: torch's function modes are asked about the operator's result, but not while its functions run.
     """
 
     def __init__(self, vm: TorchVM, operator: str, asks_modes: bool = True) -> None:
@@ -88,28 +88,28 @@ class Functions:
             self.refuse("under a function mode, which is asked what the operator gives")
         vm.graph.refuse_transformed(operator)
         self.copied = False
-        """Whether a function gives copies of tensors that it would give itself, or views of them."""
+        """Whether a function returns copies of tensors that it would otherwise return themselves, or views of them."""
 
     def refuse(self, why: str) -> NoReturn:
         """Stop the trace at the program's call."""
         self.vm.unsupported(breaks.InnerFunction(self.operator, why))
 
     def traced(self, function: Object, args: Sequence[Object] = ()) -> FunctionGraph:
-        """A function that gives leaves and their structure."""
+        """Trace a function that returns leaves and their structure."""
         vm = self.vm
         found = self._call(function, args)
         leaves, structure = [vm.observe(part) for part in abstract.iterate(vm, found)]
         return self.ended([vm.observe(leaf) for leaf in abstract.iterate(vm, leaves)], structure)
 
     def traced_to_tensor(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> FunctionGraph:
-        """A function that gives a tensor. `items_by_index`: see graph/body.py."""
+        """Trace a function that returns a tensor. `items_by_index`: see graph/body.py."""
         found = self._call(function, args, items_by_index)
         if not isinstance(found, TensorObject):
             self.refuse(f"of a function that gives {found!r}, and no tensor")
         return self.ended([found], self.vm.const(None))
 
     def _call(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> Object:
-        """What a function gives, traced. Its graph takes tensors and ints: operators refuse floats."""
+        """The result of a function, traced. Its graph takes tensors and ints: operators don't accept floats."""
         vm, used = self.vm, [function, *args]
 
         def run() -> Object:
@@ -118,7 +118,7 @@ class Functions:
         return trace_inside(vm, run, used, self.refuse, items_by_index, takes_floats=False, takes_numbers=not items_by_index)
 
     def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
-        """The graph that is being traced, which ends here."""
+        """End the graph that is being traced, and return it."""
         graph = self.vm.graph
         changes = graph.body.changes_lifted()
         if graph.is_one_autograd_node and graph.body.changes_uncounted():
@@ -128,7 +128,7 @@ class Functions:
         return FunctionGraph(inner, leaves, structure, changes)
 
     def _apart(self, body: Body, leaves: list[Object]) -> list[Object]:
-        """The leaves, tensors copied where they share memory with one another or with what the graph is given: operators allow no such."""
+        """The leaves. Tensors that share memory with each other or with the graph's arguments are copied, as operators forbid that."""
         found: list[Object] = []
         for leaf in leaves:
             if isinstance(leaf, TensorObject):
@@ -146,16 +146,16 @@ class Functions:
         return found
 
     def operands(self, functions: Iterable[FunctionGraph], first: Iterable[fx.Node] = ()) -> list[fx.Node]:
-        """All values around the graphs of some functions that these use, each once, after those that are `first`."""
+        """All values outside the graphs of some functions that these use, each once, after the `first` ones."""
         return list(dict.fromkeys([*first, *(operand for function in functions for operand in function.graph.operands)]))
 
     def attached(self, function: FunctionGraph, operands: Sequence[fx.Node], bare: bool = False) -> fx.Node:
-        """A node that gives the graph of a function, which takes these operands. `bare`: it gives no tuple."""
+        """A node that returns the graph of a function, with these operands. `bare`: the graph doesn't return a tuple."""
         graph = self.vm.graph
         return graph.attach(function.graph.taking(operands, graph.fakes.running, bare), {})
 
     def results(self, target: Callable[..., Any], args: tuple[Any, ...]) -> list[Object]:
-        """What the operator gives."""
+        """The results of the operator."""
         made = self.vm.graph.call_on_nodes(target, args)
         assert isinstance(made, TupleObject)
         return made.items(self.vm)
@@ -171,7 +171,7 @@ class Functions:
         return found  # type: ignore[return-value]
 
     def check_like(self, found: Sequence[Object], expected: Sequence[TensorObject], what: str) -> None:
-        """Stop the trace where a function doesn't give tensors that look like these."""
+        """Stop the trace if a function doesn't return tensors that look like these."""
         if len(found) != len(expected):
             self.refuse(f"of a function that gives {len(found)} values where there are {len(expected)} {what}")
         for a, b in zip(found, expected):
@@ -179,19 +179,19 @@ class Functions:
                 self.refuse(f"of a function that gives {told(self.vm, a)} in the place of {told(self.vm, b)}")
 
     def check_unchanged(self, functions: Iterable[FunctionGraph]) -> None:
-        """Stop the trace where one changes a tensor from around it."""
+        """Stop the trace if a function changes a tensor from outside it."""
         if any(function.changes for function in functions):
             self.refuse("of a function that changes tensors in place")
 
     def check_changes(self, functions: Iterable[FunctionGraph], operands: Sequence[fx.Node]) -> None:
-        """Stop the trace where one changes a tensor from around it, and autograd would have to know."""
+        """Stop the trace if a function changes a tensor from outside it, and autograd would have to know."""
         if any(function.changes for function in functions) and self.vm.graph.modes.current.grad:
             fakes = [operand.meta["example_value"] for operand in operands]
             if any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in fakes):
                 self.refuse("of a function that changes tensors in place, where others require gradients")
 
     def filled_in(self, leaves: Sequence[Object], results: Iterable[Object]) -> list[Object]:
-        """The leaves of a result: what the operator gives in the place of tensors, the others as they are."""
+        """The leaves of a result, with the operator's results in place of tensors."""
         following = iter(results)
         return [next(following) if isinstance(leaf, TensorObject) else leaf for leaf in leaves]
 
@@ -210,5 +210,5 @@ def told(vm: TorchVM, leaf: Object) -> Any:
 
 @models(plain.refuse)
 def refuse(vm: TorchVM, operator: Object, why: Object) -> Object:
-    """Stops the trace, for a stand-in of an operator."""
+    """Stop the trace, for a stand-in of an operator."""
     Functions(vm, vm.observe(operator).constant(vm)).refuse(vm.observe(why).constant(vm))

@@ -1,4 +1,4 @@
-"""The inspect and sys modules: what can be answered while tracing."""
+"""The inspect and sys modules: questions that can be answered while tracing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ refuse(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
 
 
 SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
-"""Attributes of functions that say what their signature is."""
+"""Attributes of functions that determine their signature."""
 
 
 @models(inspect.signature)
 def signature(vm: VM, target: Object, **options: Object) -> Object:
-    """The real signature of a real function or method; which function it is, and what else the answer depends on, is guarded."""
+    """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded."""
     if options:
         vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
     real = real_callable(vm, vm.observe(target))
@@ -55,7 +55,7 @@ def real_callable(vm: VM, target: Object) -> Any:
 
 
 def rest_on_parameters(vm: VM, function: FunctionObject) -> None:
-    """Guard which function it is, and its code, defaults and annotations."""
+    """Guard a function's identity, and its code, defaults and annotations."""
     if function.source is not None:
         vm.guard(ValueIs, function.source, function.value)
     base = function.source or vm.root_source.child(Pinned, function.value)

@@ -55,7 +55,7 @@ def filter_(vm: VM, function: Object, iterable: Object) -> Object:
 
 @models(made)
 def made_(vm: VM, cls: Object, **fields: Object) -> Object:
-    """An iterator that a stand-in makes; one of its fields may be said to hold nothing."""
+    """An iterator made by a stand-in. A field may be marked as holding nothing."""
     real = cls.constant(vm)
     return OF_THEIR_OWN.get(real, FieldIterator)(real, {name: None if settle(value).value is NULL else value for name, value in fields.items()})
 

@@ -1,4 +1,4 @@
-"""logging: whether a level is enabled is read out of the logger's cache, so that messages which nobody sees split no graph."""
+"""logging: whether a level is enabled is read from the logger's cache, so that messages which are not shown don't split the graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from framejit.objects.registry import models
 
 @models(logging.Logger.isEnabledFor)
 def is_enabled_for(vm: VM, self: Object, level: Object) -> Object:
-    """Asked for real, a logger fills its cache, and changes of levels clear that: what the cache says is guarded."""
+    """Logger.isEnabledFor. If a real logger is asked, it fills its cache, which changes of levels clear: the cached answer is guarded."""
     logger, level = vm.observe(self), vm.observe(level)
     if logger.source is None or not level.is_knowable() or not issubclass(logger.cls, logging.Logger):
         vm.unsupported(breaks.UnsupportedOperation("a level of a logger made in compiled code"))

@@ -32,7 +32,7 @@ def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
 
 
 def of_one_number(name: str) -> None:
-    """A function of which the result can be computed later, where its argument isn't known."""
+    """Register a function whose result can be computed later if its argument isn't known."""
     function = getattr(math, name)
 
     def model(vm: VM, x: Object, *others: Object) -> Object:
@@ -48,7 +48,7 @@ for _name in sorted(OF_ONE - {"floor", "ceil", "trunc"}):
 
 
 def question(name: str) -> None:
-    """A question about a float: one out of a tensor is asked in the graph; of one that varies, it is guarded that it is finite, if it is."""
+    """Register a predicate of floats: for a float read from a tensor, the graph computes it; for one that varies, it is guarded to be finite if it is."""
     function = getattr(math, name)
 
     def model(vm: VM, x: Object) -> Object:
@@ -70,7 +70,7 @@ for _name in ("isnan", "isinf", "isfinite"):
 
 @models(math.pow)
 def power(vm: VM, x: Object, y: Object) -> Object:
-    """`math.pow` is the operator `**` for floats between 0 and 1, and for numbers that become such."""
+    """`math.pow` equals the operator `**` for floats between 0 and 1, and for numbers that are converted to such."""
     x, y = vm.observe(x), vm.observe(y)
     numbers = [converted(vm, "float", number) or number for number in (x, y)]
     waiting = checked(vm, "math.pow", [x, y], float)
@@ -85,7 +85,7 @@ def power(vm: VM, x: Object, y: Object) -> Object:
 
 
 def rounding(name: str) -> None:
-    """math.ceil, floor and trunc ask the type first."""
+    """Register math.ceil, floor or trunc, which ask the type first."""
     function = getattr(math, name)
 
     def model(vm: VM, number: Object) -> Object:

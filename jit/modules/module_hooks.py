@@ -1,6 +1,6 @@
-"""Backward hooks of modules: torch has what goes into a module, and what comes out, pass through a node of autograd's, and puts a hook on that.
+"""Backward hooks of modules: torch passes the inputs and the outputs of a module through an autograd node, and puts a hook on that.
 
-Such hooks are called by the graph's own backward pass (backward_hooks.py). Where another may follow after the graph, nodes of the graph have
+Such hooks are called by the graph's own backward pass (backward_hooks.py). If another pass may follow after the graph, nodes of the graph have
 autograd call them (graph/hooked_modules.py).
 """
 
@@ -30,13 +30,13 @@ REASON = breaks.HookUnsupported("a full backward hook of a module")
 
 
 def pass_through(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Tensors behind a node of autograd's, which hands their gradients on as they are."""
+    """Pass tensors through an autograd node that passes their gradients on unchanged."""
     return BackwardHookFunction.apply(*tensors)  # type: ignore[no-any-return,no-untyped-call]
 
 
 @rules(BackwardHook.setup_input_hook, BackwardHook.setup_output_hook)
 def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Torch is about to set up such a hook. Where autograd calls it after the graph, nodes of the graph do so; else torch's own code says what is done."""
+    """Torch is about to set up such a hook. If autograd is to call it after the graph, nodes of the graph set it up; otherwise torch's own code is traced."""
     real = function.value
     graph = vm.graph
     hook, given = vm.observe(args[0]), vm.observe(args[1])
@@ -52,8 +52,8 @@ def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], k
 
 
 class Hearing(Object):
-    """What puts on the hooks of a module for one call, in the graph, by this node. While it waits for the module's results it is the `grad_outputs` of
-    torch's own object for that, which stays in the graph: where the call is split inside the module, a restart leaves the hooks to native code.
+    """The object that puts the hooks of a module on for one call, in the graph, by this node. While it waits for the module's results, it is the `grad_outputs`
+    of torch's own object for that, which stays in the graph: if the call is split inside the module, a restart leaves the hooks to native code.
     """
 
     __slots__ = ("node", "place", "vm")
@@ -68,12 +68,12 @@ class Hearing(Object):
 
 
 def is_heard(vm: TorchVM, hook: Object) -> bool:
-    """Whether the graph has put hooks on a module's arguments, which this object of torch's is about."""
+    """Whether the graph has put hooks on a module's arguments, for this BackwardHook of torch."""
     return isinstance(vm.observe(abstract.getattr_(vm, hook, "grad_outputs")), Hearing)
 
 
 def hearing_for(vm: TorchVM, hook: Object) -> Hearing:
-    """What puts on the hooks that an object of torch's has, which the trace has made. The graph's call has to find the same ones at the module."""
+    """The Hearing that puts on the hooks of a BackwardHook which the trace has made. The graph's call must find the same hooks on the module."""
     module = vm.observe(abstract.getattr_(vm, hook, "module"))
     if not vm.graph.demands.takes_objects or hook.source is not None or module.source is None or not isinstance(module.value, nn.Module):
         vm.unsupported(REASON)

@@ -14,7 +14,7 @@ from framejit.objects.vm import FrameView
 
 
 def frame_of_program(vm: VM, what: str) -> FrameView[Object]:
-    """The frame that a builtin looks at: that of the Python code which calls it. Stand-ins have frames where the program has none."""
+    """The frame that a builtin reads: that of the Python code which calls it. Stand-ins have frames that don't exist in the program."""
     frame = vm.frame
     if frame is None or (isinstance(frame.globals.value, dict) and str(frame.globals.value.get("__name__")).startswith("framejit.")):
         vm.unsupported(breaks.FrameIntrospection(what))
@@ -28,7 +28,7 @@ def globals_(vm: VM) -> Object:
 
 @models(locals)
 def locals_(vm: VM) -> Object:
-    """Only where nothing keeps the dict: up to Python 3.12 each look fills one and the same (Objects/frameobject.c: PyFrame_GetLocals)."""
+    """locals(), unless something keeps the dict: up to Python 3.12 each call fills the same one (Objects/frameobject.c: PyFrame_GetLocals)."""
     frame = frame_of_program(vm, "locals()")
     code = frame.code
     if not code.co_flags & inspect.CO_OPTIMIZED or not vm.uses_up_result():

@@ -35,25 +35,25 @@ ON_SCALARS = (
     "prod", "sum", "mean", "median", "std", "var", "max", "min", "amax", "amin", "round", "around", "argmax", "argmin", "isclose",
     "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
 )  # fmt: skip
-"""Functions that return one scalar for scalars, or for short lists of them, and do nothing else."""
+"""Functions that return one scalar for scalars, or for short lists of them, and have no side effects."""
 
 MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_indices", "tril_indices", "diag_indices", "vander", "interp", "polyval", "ix_")
-"""Functions that make arrays of constants, and nothing else."""
+"""Functions that make arrays from constants, and have no side effects."""
 UFUNC_METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
 
 METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
-"""Methods whose result is a scalar or text; others return arrays."""
+"""Methods whose result is a scalar or text; the others return arrays."""
 for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
     pure(*[_base.__dict__[name] for name in METHODS if name in _base.__dict__])
 
 
 def legacy_printing() -> Any:
-    """The version in whose manner NumPy prints, as the program has set it."""
+    """The version whose printing style NumPy uses, as set by the program."""
     return numpy.get_printoptions()["legacy"]
 
 
 def text_of(method: Any) -> None:
-    """A method that gives a scalar as text."""
+    """Register a method that returns a scalar as text."""
 
     @models(method)
     def render(vm: VM, self: Object, *spec: Object) -> Object:
@@ -68,7 +68,7 @@ for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass
 
 
 def fold_numbers(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
-    """Call a pure function of NumPy's on constants. What becomes of overflows and divisions by zero is the program's to say, and to see each time."""
+    """Call a pure function of NumPy on constants. Breaks for overflows and divisions by zero: the program configures what they do, each time."""
     try:
         with numpy.errstate(all="raise"):
             found = function(*args, **kwargs)
@@ -80,7 +80,7 @@ def fold_numbers(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any
 
 
 class ScalarObject(ConstObject):
-    """A NumPy scalar. One from outside is guarded by its value; by identity where `==` doesn't tell all: zeros have a sign, NaN differs from itself."""
+    """A NumPy scalar. One from outside is guarded by its value, or by identity if `==` isn't precise enough: zeros have a sign, NaN differs from itself."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class ScalarObject(ConstObject):
         return self.with_number(vm, operators.COMPARE[symbol][2], other, reflected)
 
     def with_number(self, vm: VM, function: Any, other: Object, reflected: bool) -> Object | None:
-        """An operator between this and another number; None where the other is something else."""
+        """An operator between this and another number; None if the other isn't a number."""
         if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_knowable():
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
@@ -110,7 +110,7 @@ class ScalarObject(ConstObject):
 
 
 def is_told_by_equality(value: Any) -> bool:
-    """Whether equal scalars of this one's type are the same in everything."""
+    """Whether scalars of this one's type that are equal to it are the same in everything."""
     return isinstance(value, (numpy.integer, numpy.bool_)) or bool(value == value and value.real != 0 and (value.imag != 0 or value.dtype.kind == "f"))
 
 
@@ -120,7 +120,7 @@ def wrap_scalar(vm: VM, value: Any, source: Source | None) -> ScalarObject:
 
 
 class NumpyFunction(ConstObject):
-    """A ufunc, or one of NumPy's Python functions behind its dispatcher."""
+    """A ufunc, or one of NumPy's Python functions that go through its dispatcher."""
 
     __slots__ = ()
 
@@ -152,14 +152,14 @@ class NumpyFunction(ConstObject):
         return on_constants(vm, name, real, args, kwargs)
 
 
-# Until NumPy 1.24 the functions behind the dispatcher are plain Python functions.
+# Until NumPy 1.24 the functions that go through the dispatcher are plain Python functions.
 @wraps(numpy.ufunc, *{type(numpy.sum)} - {FunctionType}, by_identity=True)
 def wrap_function(vm: VM, value: Any, source: Source | None) -> NumpyFunction:
     return NumpyFunction(value, source)
 
 
 def ufunc_method(name: str) -> None:
-    """A method of universal functions, such as numpy.add.reduce."""
+    """Register a method of universal functions, such as numpy.add.reduce."""
     method = vars(numpy.ufunc)[name]
 
     @models(method)
@@ -178,7 +178,7 @@ refuse(breaks.ArrayOperation("a call of a numpy.vectorize"), numpy.vectorize.__c
 
 
 def make_scalar(cls: type) -> None:
-    """The constructor of a scalar type."""
+    """Register the constructor of a scalar type."""
 
     @models(cls)
     def construct(vm: VM, *args: Object) -> Object:
@@ -192,8 +192,8 @@ for _cls in SCALAR_TYPES:
 
 
 def tensor_of_numpy(vm: VM, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What `torch.tensor` and `torch.as_tensor` make of an array; None where they are given nothing of NumPy's. They ask a NumPy scalar for its dtype, so the
-    scalar's Python number won't do."""
+    """The result of `torch.tensor` or `torch.as_tensor` for an array; None if no argument is NumPy's. They ask a NumPy scalar for its dtype, so the
+    scalar's Python number can't replace it."""
     first, copies = vm.observe(args[0]) if args else None, function is torch.tensor
     if isinstance(first, ArrayObject) and not first.is_scalar and (copies or not (first.backwards or first.read_only)):
         return of_array(vm, function, copies, first, args[1:], dict(kwargs))
@@ -203,7 +203,7 @@ def tensor_of_numpy(vm: VM, function: Callable[..., Any], args: Sequence[Object]
 
 
 def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObject, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """A tensor of an array: one that shares its memory, or a copy."""
+    """A tensor made from an array: one that shares its memory, or a copy."""
     requires_grad = kwargs.pop("requires_grad", None)
     if args or not set(kwargs) <= {"dtype", "device"} or (requires_grad is not None and not copies):
         vm.unsupported(breaks.ArrayOperation(f"{callable_name(function)} of an array with these arguments"))
@@ -235,7 +235,7 @@ def holds_scalar(vm: VM, obj: Object) -> bool:
 
 
 class DTypeObject(IdentityConstant):
-    """A dtype of NumPy's, known by identity: there is one object for each of the usual ones."""
+    """A dtype of NumPy, known by identity: each of the usual ones is a single object."""
 
     __slots__ = ()
 

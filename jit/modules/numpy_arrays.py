@@ -1,4 +1,4 @@
-"""NumPy's arrays: their methods, operators and attributes, the functions that make arrays, and the ways between arrays and tensors."""
+"""NumPy's arrays: their methods, operators and attributes, the functions that make arrays, and the conversions between arrays and tensors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWNERS: tuple[type, ...] = (
 
 
 def on_arrays(name: str, model: Callable[..., Object]) -> None:
-    """Register what a method or attribute means for arrays and computed scalars. Other values go to the model of its own."""
+    """Register a model of a method or attribute for arrays and computed scalars. Other values go to its own model."""
     for owner in OWNERS:
         descriptor = vars(owner).get(name)
         if descriptor is not None:
@@ -44,7 +44,7 @@ def on_arrays(name: str, model: Callable[..., Object]) -> None:
 
 
 def with_constants(descriptor: Any, model: Callable[..., Object]) -> Callable[..., Object]:
-    """What is asked before the model of a method, which is for constants: whether an array is given."""
+    """The function called around the model of a method, which is for constants: if an array is given, it calls `model` instead."""
 
     def called(vm: VM, self: Object, *args: Object, own: Model | None, **kwargs: Object) -> Object:
         self = vm.observe(self)
@@ -58,7 +58,7 @@ def with_constants(descriptor: Any, model: Callable[..., Object]) -> Callable[..
 
 
 def on_constants(vm: VM, name: str, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """What NumPy makes of constants: a constant, or a new array."""
+    """The result of NumPy for constants: a constant, or a new array."""
     try:
         real_args = [vm.observe(arg).as_real(vm) for arg in args]
         real_kwargs = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
@@ -75,7 +75,7 @@ def on_constants(vm: VM, name: str, function: Callable[..., Any], args: Sequence
 
 
 def of_constants(vm: VM, name: str, found: Any) -> Object:
-    """The Object of what NumPy has made of constants."""
+    """The Object of a result that NumPy has computed from constants."""
     if isinstance(found, numpy.ndarray):
         return constant_array(vm, found)
     if type(found) in (list, tuple):
@@ -92,7 +92,7 @@ def of_constants(vm: VM, name: str, found: Any) -> Object:
 
 
 def is_number(vm: VM, obj: Object) -> bool:
-    """Whether NumPy takes a value as an operand without asking it anything."""
+    """Whether NumPy accepts a value as an operand without calling any of its methods."""
     obj = vm.observe(obj)
     if isinstance(obj, ArrayObject) or obj.cls in (bool, int, float, complex, list, tuple):
         return True
@@ -128,7 +128,7 @@ for _name, _ufunc in (("neg", numpy.negative), ("pos", numpy.positive), ("invert
 
 
 def divide(name: str, swapped: bool) -> None:
-    """The slots of divmod()."""
+    """Register the slots of divmod()."""
 
     def model(vm: VM, self: Object, other: Object) -> Object:
         if not is_number(vm, other):
@@ -156,7 +156,7 @@ def size_of(vm: VM, self: ArrayObject) -> Object:
 
 
 def strides_of(vm: VM, self: ArrayObject) -> tuple[int, ...]:
-    """Breaks where they depend on sizes that vary, or nobody has said them."""
+    """The strides. Breaks if they depend on sizes that vary, or aren't known."""
     fake = self.forwards(vm).look(vm)
     if any(type(size) is not int or size < 2 for size in fake.shape):
         vm.unsupported(breaks.ArrayOperation(".strides of an array whose sizes vary, or aren't greater than 1"))
@@ -170,7 +170,7 @@ def viewed(name: str, target: Target) -> Callable[..., Object]:
 
 
 def kept_from(name: str) -> Callable[..., Object]:
-    """The model of what a tensor doesn't know of its array."""
+    """The model of an attribute that needs more than an array's tensor: it breaks."""
     return lambda vm, self, *args, **kwargs: vm.unsupported(breaks.ArrayOperation(f".{name} of an array"))
 
 
@@ -193,7 +193,7 @@ for _name in ("base", "ctypes", "data", "flat", "__array_interface__", "__array_
 
 
 def as_method(name: str, target: Target, function_name: str, given: Callable[..., Sequence[Object]] | None = None) -> None:
-    """A method that `target` computes. `given`: which of its arguments that takes."""
+    """Register a method that `target` computes. `given`: selects the arguments that this takes."""
     call = f"method({name!r})"
 
     def model(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
@@ -207,7 +207,7 @@ SAME_AS_FUNCTIONS = (
     "sum", "prod", "mean", "std", "var", "max", "min", "argmax", "argmin", "all", "any", "cumsum", "cumprod", "round", "clip", "take", "repeat", "squeeze",
     "swapaxes", "ravel", "trace", "diagonal", "dot", "searchsorted", "argsort", "reshape", "ptp",
 )
-"""Methods that take what the functions of their names take behind the array."""
+"""Methods that take the same arguments as the functions of their names take after the array."""
 for _name in SAME_AS_FUNCTIONS:
     as_method(_name, FUNCTIONS[_name], _name)
 as_method("astype", arrayfunctions.numpy_astype, "astype", lambda vm, self, *how: [self])
@@ -226,7 +226,7 @@ for _name in ("partition", "put"):
 
 
 def conjugate(vm: VM, self: ArrayObject) -> Object:
-    """An array of real numbers is its own conjugate. A scalar has another one, as it has no identity to speak of."""
+    """An array of real numbers is its own conjugate. For a scalar a new one is returned, since identity doesn't matter there."""
     if self.is_scalar or self.dtype(vm).kind == "c":
         return call_ufunc(vm, numpy.conjugate, [self], EMPTY, numpy.conjugate)
     return self
@@ -237,7 +237,7 @@ for _name in ("conj", "conjugate"):
 
 
 def sort(vm: VM, self: ArrayObject, *args: Object, **kwargs: Object) -> Object:
-    """In place."""
+    """ndarray.sort, which sorts in place."""
     found = call_function(vm, "sort", "numpy.sort", [self, *args], kwargs)
     assert isinstance(found, ArrayObject)
     setitem(vm, self, vm.const(...), found)
@@ -245,7 +245,7 @@ def sort(vm: VM, self: ArrayObject, *args: Object, **kwargs: Object) -> Object:
 
 
 def rounded(vm: VM, self: ArrayObject, *digits: Object) -> Object:
-    """round(): with a number of digits a NumPy scalar, without one an int."""
+    """round(): with a number of digits the result is a NumPy scalar, without one an int."""
     if not digits or vm.observe(digits[0]).cls is type(None):
         vm.unsupported(needs_data("round"))
     return call_function(vm, "round", "method('round')", [self, *digits], EMPTY)
@@ -294,7 +294,7 @@ def iterator(vm: VM, self: ArrayObject) -> Object:
 
 
 class NumberedItems(FieldIterator):
-    """An iterator that asks for items by number. Of an array its length says where it ends, and no exception of NumPy's."""
+    """An iterator that asks for items by number. For an array, its length says where it ends, and not an exception of NumPy."""
 
     __slots__ = ()
 
@@ -322,13 +322,13 @@ on_arrays("__iter__", iterator)
 
 
 def tensors_as_arrays(vm: VM, args: Sequence[Object]) -> list[Object]:
-    """np.asarray(tensor) is the array of its memory."""
+    """Replace tensors by arrays: np.asarray(tensor) is the array of its memory."""
     seen = [vm.observe(arg) for arg in args]
     return [array_asked(vm, arg) if isinstance(arg, TensorObject) else arg for arg in seen]
 
 
 def of_values(function: Callable[..., Any], name: str) -> None:
-    """np.array, np.asarray and their like."""
+    """Register np.array, np.asarray or a similar function."""
 
     @models(function)
     def make(vm: VM, value: Object, *args: Object, **kwargs: Object) -> Object:
@@ -347,7 +347,7 @@ for _name in ("array", "asarray", "asanyarray", "ascontiguousarray"):
 
 
 def filled(function: Callable[..., Any], name: str, value: Any) -> None:
-    """np.zeros and its like: sizes may be symbolic."""
+    """Register np.zeros or a similar function, whose sizes may be symbolic."""
 
     @models(function)
     def make(vm: VM, shape: Object, *args: Object, **kwargs: Object) -> Object:
@@ -401,7 +401,7 @@ for _name in ("eye", "identity", "tri", "indices", "hanning", "hamming", "blackm
 
 
 def by_index(maker: Any) -> None:
-    """numpy.r_ and its like, which make arrays of what they are indexed with."""
+    """Register numpy.r_ or a similar object, which makes arrays from its index."""
     function = next(vars(cls)["__getitem__"] for cls in type(maker).__mro__ if "__getitem__" in vars(cls))
     names = {id(getattr(numpy, name)): name for name in ("r_", "c_", "mgrid", "ogrid")}
 
@@ -423,7 +423,7 @@ by_index(numpy.mgrid)
 
 
 def axes_of(vm: VM, function: Callable[..., Any], array: ArrayObject, *args: Object) -> list[Any]:
-    """Arguments as constants, of which NumPy has nothing to say."""
+    """Arguments as constants that NumPy accepts."""
     operands = Operands(vm, function.__name__)
     stand_in, reals = operands.stand_in(array), [vm.observe(arg).as_real(vm) for arg in args]
     operands.asked(lambda: function(stand_in, *reals))
@@ -459,7 +459,7 @@ flips(numpy.fliplr, 1)
 
 @models(numpy.rot90)
 def rot90(vm: VM, m: Object, k: Object | None = None, axes: Object | None = None) -> Object:
-    """The dimensions are swapped first, and run backwards then: so the result is a view of the array."""
+    """The dimensions are first swapped and then reversed, so that the result is a view of the array."""
     m = vm.observe(m)
     times, plane = k or vm.const(1), axes or vm.const((0, 1))
     if not isinstance(m, ArrayObject):
@@ -472,7 +472,7 @@ def rot90(vm: VM, m: Object, k: Object | None = None, axes: Object | None = None
     return flipped(vm, swapped, [first if turns % 4 == 1 else second])
 
 
-# What is asked of arrays.
+# Predicates of arrays.
 
 
 @models(numpy.shape)

@@ -1,4 +1,4 @@
-"""numpy.errstate as a context: it concerns warnings, which compiled code doesn't give. Where a graph break lies inside, it is entered natively."""
+"""numpy.errstate as a context: it affects only warnings, which compiled code doesn't give. If there is a graph break inside, it is entered natively."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models
 
 WARNINGS = ("ignore", "warn", None)
-"""What errstate can be asked for that raises nothing, and calls nothing."""
+"""Settings of errstate that raise nothing, and call nothing."""
 
 
 class ErrorState(Object):
-    """A numpy.errstate that the trace has made. `place`: where it was entered, which NumPy remembers; `is_entered`: it is in force."""
+    """A numpy.errstate that the trace has made. `place`: where it was entered, which NumPy records; `is_entered`: it is in force."""
 
     __slots__ = ("vm", "asked", "place", "is_entered")
 

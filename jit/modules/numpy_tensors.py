@@ -1,4 +1,4 @@
-"""NumPy's functions on tensors: a tensor is taken for an array of its memory, and what a universal function gives is a tensor again."""
+"""NumPy's functions on tensors: a tensor is treated as an array of its memory, and the result of a universal function is a tensor again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
 JOINING = frozenset({"concatenate", "stack", "hstack", "vstack"})
-"""Functions that take arrays for what they are given, and give arrays."""
+"""Functions that convert their arguments to arrays, and return arrays."""
 
 
 def has_tensor(vm: VM, obj: Object) -> bool:
@@ -46,7 +46,7 @@ def of_tensors(vm: VM, name: str, function: object, args: Sequence[Object], kwar
 
 
 def as_array(vm: VM, obj: Object) -> Object:
-    """A value with arrays in the place of tensors."""
+    """A value with arrays in place of tensors."""
     obj = vm.observe(obj)
     if isinstance(obj, TensorObject):
         return array_asked(vm, obj)
@@ -56,7 +56,7 @@ def as_array(vm: VM, obj: Object) -> Object:
 
 
 def said_of_tensors() -> tuple[str, type[Warning]] | None:
-    """The warning that NumPy gives where a universal function is called on a tensor: the text and its category. None if it gives none."""
+    """The warning that NumPy gives if a universal function is called on a tensor: the text and its category. None if it gives none."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         numpy.negative(torch.zeros(1))
@@ -64,4 +64,4 @@ def said_of_tensors() -> tuple[str, type[Warning]] | None:
 
 
 WARNING = said_of_tensors()
-"""Asked now, for while code is compiled nothing is heard of warnings."""
+"""Determined now, because warnings are ignored while code is compiled."""

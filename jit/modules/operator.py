@@ -27,7 +27,7 @@ NAMES = {
 
 @models(operator.length_hint)
 def length_hint(vm: VM, obj: Object, default: Object | None = None, /) -> Object:
-    """PyObject_LengthHint of what has a length, or nothing that says one."""
+    """PyObject_LengthHint of an object with a length, or without anything that gives one."""
     obj, default = vm.observe(obj), vm.const(0) if default is None else vm.observe(default)
     if default.cls is int and vm.raw_type_lookup(obj.cls, "__len__") is not MISSING and not isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
         return obj.length(vm)
@@ -120,7 +120,7 @@ def delitem(vm: VM, a: Object, b: Object) -> Object:
 
 
 def check_sequence(vm: VM, a: Object) -> None:
-    """concat() takes what has sq_concat."""
+    """Check the operand of concat(), which needs sq_concat."""
     if not issubclass(vm.observe(a).cls, operators.SEQUENCES):
         vm.unsupported(breaks.UnsupportedCall(f"concat() of a {vm.observe(a).type_name}"))
 
@@ -143,7 +143,7 @@ def index(vm: VM, a: Object) -> Object:
 
 
 def each_argument(vm: VM, a: Object) -> Iterator[Object]:
-    """The items that _PySequence_IterSearch goes through."""
+    """The items that _PySequence_IterSearch iterates over."""
     try:
         iterator = abstract.iter_(vm, a)
     except Raise as raised:
@@ -174,7 +174,7 @@ if hasattr(operator, "call"):
 
 
 class GetterObject(Object):
-    """An itemgetter, attrgetter or methodcaller: immutable, known by identity; what it holds is told by its `__reduce__`."""
+    """An itemgetter, attrgetter or methodcaller: immutable, known by identity; its contents are read from its `__reduce__`."""
 
     __slots__ = ("args",)
 
@@ -214,11 +214,11 @@ def get_path(vm: VM, obj: Object, path: Object) -> Object:
 
 @wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller, by_identity=True)
 def wrap_getter(vm: VM, value: Any, source: Source | None) -> GetterObject:
-    """A getter from outside. Its arguments are as immutable as the getter where they are constants."""
+    """Wrap a getter from outside. Its arguments are as immutable as the getter if they are constants."""
     made, args = value.__reduce__()[:2]
     named: dict[str, Any] = {}
     if isinstance(made, functools.partial):
-        # Modules/_operator.c: methodcaller_reduce gives partial(methodcaller, name, **kwargs) where there are keywords.
+        # Modules/_operator.c: methodcaller_reduce returns partial(methodcaller, name, **kwargs) if there are keywords.
         args, named = (*made.args, *args), made.keywords
     parts = [vm.pin(arg) for arg in args]
     if type(value) is operator.methodcaller:
@@ -227,7 +227,7 @@ def wrap_getter(vm: VM, value: Any, source: Source | None) -> GetterObject:
 
 
 def constructor(cls: type) -> Callable[..., Object]:
-    """The model of making a getter."""
+    """The model of a getter's constructor."""
 
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
         parts = list(args)

@@ -1,6 +1,6 @@
-"""optree, by which torch.utils._cxx_pytree takes structures apart: structures of lists, tuples and dicts, asked of optree itself by their skeletons.
+"""optree, which torch.utils._cxx_pytree uses to take structures apart. optree itself is asked about skeletons of structures of lists, tuples and dicts.
 
-optree is asked for only where the program has imported it.
+optree is only used if the program has imported it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from framejit.objects.object import VM, IdentityConstant, Object, fold
 from framejit.objects.registry import WRAPPERS, RuleOrder, library, wraps
 
 CONTAINERS = frozenset(map(id, (list, tuple, dict)))
-"""Types, by identity, that structures are made of here."""
+"""The types, by identity, that structures may consist of here."""
 PROPERTIES = ("num_leaves", "num_nodes", "num_children", "none_is_leaf", "namespace", "type")
 
 
@@ -44,7 +44,7 @@ class TreeSpecObject(IdentityConstant):
 
 
 def native() -> ModuleType | None:
-    """optree's part in C++, if the program has it."""
+    """optree's C++ module, if the program has imported it."""
     found = sys.modules.get("optree._C")
     if found is not None and id(found.PyTreeSpec) not in WRAPPERS:
         wraps(found.PyTreeSpec, by_identity=True)(wrap_spec)
@@ -56,7 +56,7 @@ def wrap_spec(vm: VM, value: Any, source: Source | None) -> Object:
 
 
 class Skeleton:
-    """A structure of real containers for one of the trace, with the Objects of the trace as leaves. `known`: the Objects of its containers."""
+    """A structure of real containers that stands for one of the trace, with the Objects of the trace as leaves. `known`: the Objects of its containers."""
 
     def __init__(self, vm: VM, namespace: str) -> None:
         self.vm = vm
@@ -82,18 +82,18 @@ class Skeleton:
         return made
 
     def objects(self, parts: list[Any]) -> Object:
-        """Leaves and containers of the skeleton, as the trace has them."""
+        """Leaves and containers of the skeleton, as Objects of the trace."""
         return self.vm.from_real([self.known[id(part)][1] if id(part) in self.known else part for part in parts])
 
 
 def takes_apart(cls: type, namespace: str) -> bool:
-    """Whether optree takes values of a class for nodes."""
+    """Whether optree treats values of a class as nodes."""
     optree: Any = sys.modules["optree"]
     return optree.register_pytree_node.get(cls, namespace=namespace) is not None or optree.is_namedtuple_class(cls) or optree.is_structseq_class(cls)
 
 
 def keeps_order(namespace: str) -> bool:
-    """Whether optree takes the items of dicts in their order, and doesn't sort the keys."""
+    """Whether optree keeps the order of dicts' items, and doesn't sort the keys."""
     return bool(sys.modules["optree._C"].is_dict_insertion_ordered(namespace))
 
 
@@ -109,7 +109,7 @@ def flatten(vm: VM, tree: Object, leaf_predicate: Object | None = None, none_is_
 
 
 def unflatten(vm: VM, self: Object, leaves: Object) -> Object:
-    """PyTreeSpec.unflatten. Other containers than those of CONTAINERS are made by functions of the program's, or hold what the trace can't look into."""
+    """PyTreeSpec.unflatten. Containers other than those in CONTAINERS are made by functions of the program, or hold something that the trace can't read."""
     other = next((kind for kind in kinds(self.value) if id(kind) not in CONTAINERS), None)
     if other is not None:
         vm.unsupported(breaks.UnsupportedCall(f"optree making a {classes.qualname(other)}"))
@@ -117,7 +117,7 @@ def unflatten(vm: VM, self: Object, leaves: Object) -> Object:
 
 
 def kinds(spec: Any) -> Iterator[type]:
-    """The classes of all nodes of a structure, leaves and None aside."""
+    """The classes of all nodes of a structure except leaves and None."""
     if spec.type not in (None, type(None)):
         yield spec.type
     for child in spec.children():
@@ -125,14 +125,14 @@ def kinds(spec: Any) -> Iterator[type]:
 
 
 def flatten_up_to(vm: VM, self: Object, tree: Object) -> Object:
-    """PyTreeSpec.flatten_up_to: what lies in a structure where this one has its leaves."""
+    """PyTreeSpec.flatten_up_to: the parts of a structure at the places where this one has its leaves."""
     spec = self.constant(vm)
     skeleton = Skeleton(vm, spec.namespace)
     return skeleton.objects(asked(vm, spec.flatten_up_to, skeleton.of(tree)))
 
 
 def asked(vm: VM, function: Any, *args: Any) -> Any:
-    """What optree says of skeletons. What it raises, it raises natively: its words show the leaves."""
+    """The answer of optree for skeletons. If it raises, the call runs natively: the message shows the leaves."""
     try:
         return function(*args)
     except Exception as error:

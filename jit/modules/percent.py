@@ -23,7 +23,7 @@ TEXTS = {"s": text.str_, "r": text.repr_, "a": text.ascii_}
 
 @models(str.__mod__)
 def percent(vm: VM, self: Object, values: Object) -> Object:
-    """`template % values`: what `%s`, `%r` and `%a` show is made by the objects' own methods, in order; the rest is real formatting."""
+    """`template % values`: the texts for `%s`, `%r` and `%a` are made by the objects' own methods, in order; the rest is real formatting."""
     template = self.constant(vm)
     values = vm.observe(values)
     if values.is_knowable() and values.cls in FOLDABLE and not waits(vm, values):
@@ -59,7 +59,7 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
 
 
 def percent_of_waiting(vm: VM, template: str, given: list[Object]) -> Object | None:
-    """`template % values` where one of the values isn't known yet: each conversion makes a text of its own. None of others, and where it must be made now."""
+    """`template % values` if one of the values isn't known yet: each conversion makes a text of its own. None for others, and if it must be made now."""
     conversions, values = list(CONVERSION.finditer(template)), [vm.observe(value) for value in given]
     taking = [found for found in conversions if found["kind"] != "%"]
     if len(taking) != len(values) or not any(waits(vm, value) for value in values):
@@ -79,19 +79,19 @@ def percent_of_waiting(vm: VM, template: str, given: list[Object]) -> Object | N
 
 
 def percent_of_one(vm: VM, conversion: str, value: Object) -> Object | None:
-    """A value that waits by one conversion; None where that may fail, or has to be known now."""
+    """A value that waits, formatted by one conversion; None if that may fail, or must be known now."""
     if is_waiting(value):
         return value if conversion == "%s" else None
     return formatted(vm, value, format_by_percent, conversion)
 
 
 def is_mapping(vm: VM, values: Object) -> bool:
-    """What PyUnicode_Format takes for a mapping, which need not be used up: PyMapping_Check, lists included."""
+    """Whether PyUnicode_Format treats the values as a mapping, which needn't be used up: PyMapping_Check, lists included."""
     return vm.raw_type_lookup(values.cls, "__getitem__") is not MISSING and not issubclass(values.cls, (str, deque))
 
 
 def percent_of_mapping(vm: VM, template: str, values: Object) -> Object:
-    """`template % mapping`, every conversion with a key: nothing else of the mapping is looked at."""
+    """`template % mapping`, where every conversion has a key: nothing else of the mapping is read."""
     real: list[Any] = []
 
     def positional(found: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""random and numpy.random: numbers, and NumPy's arrays of them, drawn from the generators of the process are drawn by the graph.
+"""random and numpy.random: numbers, and NumPy's arrays of them, that come from the generators of the process are drawn by the graph.
 
-A number that is drawn is not known while tracing, like a number out of a tensor. Where the program needs its value, say for a branch, it is drawn natively.
+A drawn number is not known while tracing, like a number read from a tensor. If the program needs its value, say for a branch, it is drawn natively.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from framejit.objects.registry import RuleOrder, call_model, library, models
 from framejit.objects.torchcall import enter
 
 METHODS: dict[Any, tuple[Any, str, DrawingFunction]] = {}
-"""Functions that draw by what their bound methods are of; with the object that holds the process's generator, and its module."""
+"""Functions that draw, by the function of their bound methods, with the object that holds the process's generator, and its module."""
 
 
 def draw(vm: TorchVM, module: str, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What the graph draws; None where that is left to native code."""
+    """Draw in the graph; None if the call is left to native code."""
     wanted = None if vm.graph.is_inner() else asked(vm, function, args, kwargs)
     if wanted is None or not (wanted.size is not None or vm.graph.unbacked.may_begin()):
         return None
@@ -40,7 +40,7 @@ def draw(vm: TorchVM, module: str, function: DrawingFunction, args: list[Object]
 
 
 def last_draw(vm: TorchVM) -> Object:
-    """What the last operator on one of these generators has given; None where there is none."""
+    """The result of the last operator on one of these generators; None if there is none."""
     earlier = draws_of(vm.graph.outermost.fx)
     found = vm.graph.object_of(earlier[-1].meta["example_value"]) if earlier else vm.const(None)
     assert found is not None
@@ -48,7 +48,7 @@ def last_draw(vm: TorchVM) -> Object:
 
 
 def seed(vm: TorchVM, module: str, args: list[Object]) -> Object | None:
-    """Seeding a generator of the process; None where that is left to native code."""
+    """Seed a generator of the process; None if the call is left to native code."""
     number = vm.observe(args[0]) if len(args) == 1 else None
     if number is None or vm.graph.is_inner() or not is_seed(vm, number):
         return None
@@ -59,7 +59,7 @@ def seed(vm: TorchVM, module: str, args: list[Object]) -> Object | None:
 
 
 def bounds_of_seed(vm: TorchVM, number: Object) -> list[tuple[str, Object, Object]]:
-    """What must hold of a seed that NumPy takes."""
+    """The bounds within which NumPy accepts a seed."""
     return [(">=", number, vm.const(0)), ("<", number, vm.const(2**32))]
 
 
@@ -68,7 +68,7 @@ def refuse(function: Any) -> breaks.Break:
 
 
 def builtin(function: Any, module: str, drawing: DrawingFunction) -> None:
-    """A method in C that is bound to the process's generator for good."""
+    """Register a method in C that is permanently bound to the process's generator."""
 
     @models(function)
     def drawn(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
@@ -88,13 +88,13 @@ OTHERS: dict[Any, tuple[Any, str, None]] = {
     random.Random.seed: (random.seed.__self__, "random", None),  # type: ignore[attr-defined]
     **{function: (MODULES[module].shuffle.__self__, module, None) for function, (module, _) in NAMES.items()},
 }
-"""Functions that give no number, by what their bound methods are of; with the object that holds the process's generator, and its module."""
+"""Functions that return no number, by the function of their bound methods, with the object that holds the process's generator, and its module."""
 ON_ARRAYS = {numpy.random.permutation.__func__: app.permutation, SHUFFLE: app.shuffle, numpy.random.choice.__func__: app.choice}  # type: ignore[attr-defined]
-"""Functions that may be given an array, by what their bound methods are of, with what they do then."""
+"""Functions that may be given an array, by the function of their bound methods, with their stand-in for that."""
 
 
 def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a method of the process's generator, bound or not; None where it is none."""
+    """A call of a method of the process's generator, bound or not; None if it isn't one."""
     generator, module, drawing = METHODS.get(function.value) or OTHERS.get(function.value) or (None, "", None)
     if generator is None or not args or vm.observe(args[0]).value is not generator:
         return None
@@ -117,16 +117,16 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
 
 @library(RuleOrder.BY_KIND)
 def method_in_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A function of `random` is a bound method of the process's generator."""
+    """Call a function of `random`, which is a bound method of the process's generator."""
     return by_method(vm, function, args, kwargs) if type(function.value) is FunctionType else None
 
 
 CYTHON_CALL = vars(type(getattr(numpy.random.beta, "__func__", None))).get("__call__")
-"""How Cython's functions are called; None where NumPy's methods are of another kind."""
+"""The type of Cython's functions; None if NumPy's methods are of another type."""
 
 
 def method_in_cython(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
-    """A function of `numpy.random` is a bound method of the process's generator."""
+    """Call a function of `numpy.random`, which is a bound method of the process's generator."""
     if function.value is numpy.random.default_rng:
         return call_model(vm, default_rng, function.value, args, kwargs)
     found = by_numpy(vm, function, list(args), kwargs)

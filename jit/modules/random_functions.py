@@ -1,4 +1,4 @@
-"""The functions of Python's and NumPy's generators that a graph can call: what they are asked, and what they give."""
+"""The functions of Python's and NumPy's generators that a graph can call, with their arguments and results."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ OF_ARRAYS: dict[str, dict[str, Any]] = {
     "chisquare": {"df": NEEDED}, "poisson": {"lam": 1.0}, "binomial": {"n": NEEDED, "p": NEEDED}, "geometric": {"p": NEEDED},
     "choice": {"a": NEEDED, "size": None, "replace": True}, "permutation": {"x": NEEDED},
 }  # fmt: skip
-"""Functions of NumPy's generators, and what they take besides `size`, with the defaults."""
+"""Functions of NumPy's generators, and their parameters besides `size`, with the defaults."""
 OF_STATES = {**OF_ARRAYS, "random_sample": {}, "rand": {}, "randn": {}, "randint": {"low": NEEDED, "high": None}}
-"""Functions of numpy.random and of RandomState, and what they take besides `size`, with the defaults."""
+"""Functions of numpy.random and of RandomState, and their parameters besides `size`, with the defaults."""
 INTEGRAL = frozenset({"randint", "integers", "randrange", "poisson", "binomial", "geometric", "choice", "permutation"})
 MOST = 2**62
-"""Ints beyond this are left to Python."""
+"""Larger ints are left to Python."""
 
 
 @dataclass(frozen=True)
 class DrawingFunction:
-    """A function that draws, what it takes besides `size`, with the defaults, and whether it takes a `size`."""
+    """A function that draws, its parameters besides `size`, with the defaults, and whether it takes a `size`."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -56,19 +56,19 @@ class DrawingFunction:
 
 @dataclass(frozen=True)
 class NumbersAsked:
-    """What a function is asked to draw: its numbers, and the size of the array; None for a number."""
+    """The arguments of a call that draws: its numbers, and the size of the array; None for a single number."""
 
     function: DrawingFunction
     numbers: tuple[float, ...]
     size: TupleObject | None
 
     def arguments(self, vm: VM) -> list[Object]:
-        """The arguments that the operators of graph/draws.py take for this."""
+        """The arguments for the operators of graph/draws.py."""
         size = vm.const(None) if self.size is None else self.size
         return [vm.const(self.function.name), vm.const(self.numbers), size, vm.const(self.function.dtype)]
 
     def result(self, vm: VM, drawn: Object) -> Object | None:
-        """What the program gets of the tensor that an operator has drawn."""
+        """The program's result, made from the tensor that an operator has drawn."""
         assert isinstance(drawn, TensorObject)
         if self.size is not None:
             return array_of_tensor(vm, drawn)
@@ -93,14 +93,14 @@ STATES, GENERATORS = of_numpy(OF_STATES), of_numpy({**OF_ARRAYS, "integers": {"l
 
 
 def orders_array(vm: VM, name: str, args: list[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a call of `choice`, `shuffle` or `permutation` is given an array, and nothing that modules/app/random.py doesn't know, such as probabilities."""
+    """Whether `choice`, `shuffle` or `permutation` is given an array, and no arguments that modules/app/random.py doesn't handle, such as probabilities."""
     if not args or not isinstance(vm.observe(args[0]), ArrayObject):
         return False
     return (len(args) <= 3 and kwargs.keys() <= {"size", "replace"}) if name == "choice" else len(args) == 1 and not kwargs
 
 
 def asked(vm: VM, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> NumbersAsked | None:
-    """What a call of a function asks it; None where no graph can be asked that."""
+    """The arguments of a call that draws; None if no graph can handle them."""
     if function.name in BY_DIMENSIONS:
         dimensions = None if kwargs else size_of(vm, TupleObject(args))
         return None if dimensions is None else NumbersAsked(function, (), dimensions if dimensions.items(vm) else None)
@@ -126,12 +126,12 @@ def asked(vm: VM, function: DrawingFunction, args: list[Object], kwargs: dict[st
 
 
 def number_of(vm: VM, obj: Object) -> Any:
-    """A number that is an argument; None where it is none, or one that varies."""
+    """A number that is an argument; None if it isn't a number, or varies."""
     return obj.constant(vm) if obj.cls in (int, float, bool) and obj.is_knowable() and not obj.is_symbolic(vm) else None
 
 
 def size_of(vm: VM, size: Object) -> TupleObject | None:
-    """The sizes of an array; None where they aren't ints, of which nothing has to be known."""
+    """The sizes of an array; None if they aren't ints. Their values needn't be known."""
     sizes: list[Object] | None = [size] if isinstance(size, NumberObject) else None
     if sizes is None and size.cls in (tuple, list, torch.Size):
         sizes = [vm.observe(part) for part in abstract.iterate(vm, size)]

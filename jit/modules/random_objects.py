@@ -1,4 +1,4 @@
-"""Generators that the program makes of Python's and NumPy's: random.Random, numpy.random.default_rng and RandomState. Other kinds draw natively."""
+"""Generators of Python and NumPy that the program makes: random.Random, numpy.random.default_rng and RandomState. Other kinds draw natively."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class PythonGenerator(StatefulGenerator):
 
 
 class BitGenerator(StatefulGenerator):
-    """What a generator of NumPy's has its bits from, of the kind that default_rng makes."""
+    """The bit generator of a NumPy generator, of the kind that default_rng makes."""
 
     __slots__ = ()
     kind = PCG64
 
 
 class NumpyGenerator(Object):
-    """A numpy.random.Generator. `bits`: what has its state."""
+    """A numpy.random.Generator. `bits`: the bit generator that has its state."""
 
     __slots__ = ("bits",)
 
@@ -63,7 +63,7 @@ class NumpyGenerator(Object):
         self.bits = bits
 
     def stateful(self, vm: VM) -> BitGenerator:
-        """What has its state. Breaks where that is of another kind."""
+        """The bit generator that has its state. Breaks if that is of another kind."""
         if self.bits is None:
             assert self.source is not None
             found = vm.observe(vm.wrap(self.value.bit_generator, self.source.child(CAttr, "bit_generator")))
@@ -89,7 +89,7 @@ class NumpyGenerator(Object):
 
 
 class StateGenerator(StatefulGenerator):
-    """A numpy.random.RandomState, of the kind of bits that it makes by itself."""
+    """A numpy.random.RandomState, with the kind of bit generator that it makes by itself."""
 
     __slots__ = ()
     kind = MERSENNE
@@ -116,7 +116,7 @@ ON_ARRAYS = {
     for methods in (METHODS, STATE_METHODS)
     for name, order in (("permutation", app.permutation), ("shuffle", app.shuffle), ("choice", app.choice))
 }
-"""Methods that may be given an array, with what they do then, and the method that draws an order for it."""
+"""Methods that may be given an array, with their stand-in for that, and the method that draws an order for it."""
 IN_PYTHON: dict[Any, DrawingFunction | None] = {getattr(random.Random, name): function for name, function in OF_PYTHON.items()}
 IN_PYTHON[random.Random.seed] = None
 
@@ -131,7 +131,7 @@ def refuse(function: Object) -> breaks.Break:
 
 
 def draw(vm: TorchVM, generator: StatefulGenerator, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What a function draws; None where no graph can be asked that."""
+    """Call a function that draws; None if no graph can handle the call."""
     wanted = asked(vm, function, args, kwargs)
     if wanted is None or not (wanted.size is not None or vm.graph.unbacked.may_begin()):
         return None
@@ -148,7 +148,7 @@ def make_random(vm: TorchVM, x: Object | None = None) -> Object:
 
 
 def default_rng(vm: TorchVM, seed: Object | None = None) -> Object:
-    """numpy.random.default_rng: a new generator, or the one that it is given."""
+    """numpy.random.default_rng: a new generator, or the one that is passed."""
     if seed is not None and isinstance(vm.observe(seed), NumpyGenerator):
         return vm.observe(seed)
     number = seed_of(vm, seed)
@@ -158,7 +158,7 @@ def default_rng(vm: TorchVM, seed: Object | None = None) -> Object:
 
 
 def seed_of(vm: VM, seed: Object | None) -> Object:
-    """A number that is a seed. Breaks where it is none: then the system is asked for one."""
+    """A number that is a seed. Breaks if it isn't one: then the system is asked for a seed."""
     number = None if seed is None else vm.observe(seed)
     if number is None or not is_seed(vm, number):
         vm.unsupported(breaks.Random("a generator made by no number"))
@@ -172,7 +172,7 @@ def random_of_python(vm: TorchVM, self: Object) -> Object:
 
 @rules(*[function for function in IN_PYTHON if type(function) is FunctionType])
 def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a method of random.Random; None where it is the process's, or another class's."""
+    """A call of a method of random.Random; None if it is the process's generator, or of another class."""
     generator = vm.observe(args[0]) if args else None
     if not isinstance(generator, PythonGenerator) or (generator.source is not None and generator.is_process(vm)):
         return None
@@ -199,7 +199,7 @@ def seed_of_state(vm: VM, seed: Object | None) -> Object:
 
 
 def by_numpy(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a method of numpy.random.Generator, or of a RandomState that isn't the process's; None where it is none."""
+    """A call of a method of numpy.random.Generator, or of a RandomState other than the process's; None if it is another call."""
     is_known = any(function.value in known for known in (FUNCTIONS, OF_STATES, ON_ARRAYS)) or function.value is STATE_METHODS["seed"]
     generator = vm.observe(args[0]) if args and is_known else None
     if not isinstance(generator, (NumpyGenerator, StateGenerator)):

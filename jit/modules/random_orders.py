@@ -1,6 +1,6 @@
-"""random.choice, sample, choices and shuffle, of numbers: the graph draws places, and what lies there.
+"""random.choice, sample, choices and shuffle of numbers: the graph draws positions, and the numbers at these.
 
-Numbers that are drawn from a list or a range are numbers out of a tensor. Where they lie decides nothing of how much is drawn.
+Numbers that are drawn from a list or a range are numbers read from a tensor. Which positions are drawn doesn't affect how many numbers are.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NAMES: dict[Any, tuple[str, str]] = {
     random.Random.choice: ("random", "choice_of"), random.Random.sample: ("random", "sample"), random.Random.choices: ("random", "choices"),
     random.Random.shuffle: ("random", "shuffle"), numpy.random.shuffle.__func__: ("numpy.random", "permutation"),  # type: ignore[attr-defined]
 }  # fmt: skip
-"""Functions, by what their bound methods are of, with the module and the name under which the operator DRAW knows them."""
+"""Functions, by the function of their bound methods, with the module and the name by which the operator DRAW knows them."""
 
 
 def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str, Object], after: Object) -> Object | None:
-    """What a call gives; None where that is left to native code. `after`: the draw before."""
+    """The result of a call; None if it is left to native code. `after`: the preceding draw."""
     if function not in NAMES or not args or vm.graph.is_inner() or not vm.graph.unbacked.may_begin():
         return None
     module, name = NAMES[function]
@@ -58,7 +58,7 @@ def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str
 
 
 def count_of(vm: TorchVM, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> int | None:
-    """How many are drawn; None where that isn't said plainly, or something else is."""
+    """The number of draws; None if it isn't given plainly, or there are other arguments."""
     if name == "choice_of":
         return None if args or kwargs else 1
     if name == "choices":
@@ -70,7 +70,7 @@ def count_of(vm: TorchVM, name: str, args: Sequence[Object], kwargs: dict[str, O
 
 
 def values_of(vm: TorchVM, population: Object) -> Sequence[float] | None:
-    """The numbers of a list, a tuple or a range, all ints or all floats; None of others, and where they vary."""
+    """The numbers of a list, a tuple or a range, all ints or all floats; None for others, and if they vary."""
     if population.cls is range:
         values = population.constant(vm)
         return values if all(abs(end) < MOST for end in (values.start, values.stop, values.step, len(values))) else None
@@ -84,12 +84,12 @@ def values_of(vm: TorchVM, population: Object) -> Sequence[float] | None:
 
 
 def is_small(real: Any) -> bool:
-    """Whether a real sequence from outside may be looked at, which guards what is in it: not one that things are collected in."""
+    """Whether a real sequence from outside is small enough to be opened, which guards its contents; lists that collect things aren't."""
     return real is MISSING or (len(real) <= MOST_NUMBERS and all(type(item) in (int, float) for item in real))
 
 
 def at_places(vm: TorchVM, values: Sequence[float], places: Object) -> TensorObject:
-    """A tensor of the numbers that lie at these places."""
+    """A tensor of the numbers at these positions."""
     found = places
     if isinstance(values, range):
         if values.step != 1:

@@ -1,6 +1,6 @@
-"""Handles of hooks that the trace puts into dicts, those of modules for example: the number by which a dict knows a hook is drawn when it is needed.
+"""Handles of hooks that the trace puts into dicts, for example into those of modules: the number of a handle is only drawn when it is needed.
 
-So code that puts hooks on and takes them off again compiles once, however many handles there have been.
+So code that adds and removes hooks compiles once, however many handles there have been.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ traced_as(RemovableHandle.__init__)(app.init)
 
 
 class HookId(Object):
-    """A number that no other handle has. All that is known of it is that it is none of the keys that torch's dicts of hooks have already."""
+    """A number that no other handle has. It is only known to be none of the keys that torch's dicts of hooks already have."""
 
     __slots__ = ()
 

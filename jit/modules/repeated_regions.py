@@ -1,13 +1,13 @@
-"""Regions that are traced once: what the trace of one has rested on is asked of the arguments of another.
+"""Regions that are traced once: the guards of one trace are checked for the arguments of another call.
 
     for layer in self.layers:
         x = layer(x)      # a region: self.layers[1] is called as self.layers[0] was, and has parameters of its own
 
-What a trace does follows from its guards; else an entry would be wrong for other calls. So a region does the same with other arguments where the guards
-hold for them, along the same paths: of `self.layers[1].norm.eps` holds what holds of `self.layers[0].norm.eps`. These guards become guards of the
+What a trace does follows from its guards; otherwise an entry would be wrong for other calls. So a region does the same with other arguments if the guards
+hold for them, along the same paths: the facts about `self.layers[0].norm.eps` hold for `self.layers[1].norm.eps`. These guards become guards of the
 entry. The other region is a node with the first one's graph, and with operands that are found in the same way.
 
-It is traced where there is more to know than guards say: after side effects, with numbers that vary, with arguments that are made of more than
+A region is traced itself if guards don't say everything: after side effects, with numbers that vary, with arguments that contain more than
 tensors, constants and values from outside.
 """
 
@@ -35,19 +35,19 @@ from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import PLAIN_TENSORS
 
 CONSTANTS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
-"""Types of arguments that are known by what they are worth."""
+"""Types of arguments that are compared by value."""
 MOST = 8
-"""So many regions are remembered of those whose arguments are alike at first sight: layers of several kinds may take turns."""
+"""The number of regions with similar arguments that are remembered: layers of several kinds may alternate."""
 
 
 class Unknown(Exception):
-    """Signal: there is more to an argument, or a result, than can be compared."""
+    """Signal: an argument, or a result, has more to it than can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionCall:
-    """A call of a region's function. `tensors`, `outside`: the arguments that are tensors, and the other values from outside, each in order, those in
-    tuples too. `key`: what must be the same for two calls to be compared.
+    """A call of a region's function. `tensors`, `outside`: the arguments that are tensors, and the other values from outside, each in order, including those
+    in tuples. `key`: two calls are only compared if their keys are equal.
     """
 
     key: Any
@@ -61,7 +61,7 @@ class RegionCall:
 
 
 def call_of_region(vm: TorchVM, function: Object, args: Object, names: Object) -> RegionCall | None:
-    """A call that can be compared with others; None where it can't."""
+    """A call that can be compared with others; None if it can't."""
     function, graph = settle(vm.observe(function)), vm.graph
     if not isinstance(function, FunctionObject) or function.source is None or graph.function_modes.stack or graph.transform_around() is not None:
         return None
@@ -77,7 +77,7 @@ def call_of_region(vm: TorchVM, function: Object, args: Object, names: Object) -
 
 
 def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject], outside: list[Object]) -> Any:
-    """What an argument is, but for tensors and values from outside, which are appended to these lists."""
+    """A description of an argument without its tensors and values from outside, which are appended to these lists."""
     arg = settle(vm.observe(arg))
     if isinstance(arg, TensorObject):
         tensors.append(arg)
@@ -94,7 +94,7 @@ def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject], outside: lis
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """What tracing a region must leave as it is, beside values."""
+    """The parts of the trace's state, besides values, that tracing a region must leave unchanged."""
 
     readers: int
     storages: int
@@ -106,12 +106,12 @@ class Unmoved:
 
 
 def has_changes(vm: TorchVM) -> bool:
-    """Whether the trace has changed anything from outside, but for tensors, whose changes can be seen on their Objects."""
+    """Whether the trace has changed anything from outside apart from tensors, whose changes show on their Objects."""
     return any(not isinstance(effect, TensorObject) for effect in vm.effects.all())
 
 
 def look(tensor: TensorObject, vm: TorchVM) -> Any:
-    """What functions that are traced can tell of a tensor. Raises Unknown where that is more than its fake says."""
+    """What traced functions can find out about a tensor. Raises Unknown if that is more than its fake shows."""
     fake = tensor.look(vm)
     if tensor.cls not in PLAIN_TENSORS or fake.layout is not torch.strided or (tensor.attrs is not None and tensor.attrs.entries):
         raise Unknown
@@ -123,8 +123,8 @@ def look(tensor: TensorObject, vm: TorchVM) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedRegion:
-    """A region that has been traced, whose node runs it by `run`. `guards`: the trace's about arguments from outside, and what is found by way of them.
-    `operands`: what its graph takes; `looks`: how these, and the arguments that are tensors, looked. `results`, `structure`: see FunctionGraph.
+    """A region that has been traced, whose node runs it by `run`. `guards`: the trace's guards about arguments from outside, and about what is reached from
+    them. `operands`: those of its graph; `looks`: the looks of these, and of the arguments that are tensors. `results`, `structure`: see FunctionGraph.
     """
 
     call: RegionCall
@@ -138,7 +138,7 @@ class TracedRegion:
     structure: Object
 
     def operands_for(self, vm: TorchVM, call: RegionCall) -> list[Object] | None:
-        """The operands with which the graph computes another call; None where it may not. Then the caller takes back what has been guarded meanwhile."""
+        """The operands with which the graph computes another call; None if it may not. In that case the caller undoes the guards added meanwhile."""
         places = self.places_in(call)
         if places is None or has_changes(vm):
             return None
@@ -164,7 +164,7 @@ class TracedRegion:
         return [stands_for[id(operand)] for operand in self.operands] if alike else None
 
     def places_in(self, call: RegionCall) -> dict[Source, Source] | None:
-        """For each argument from outside, by its path, the path of the one in its place; None where the arguments hang together in another way."""
+        """For each argument from outside, by path, the path of the one in its place; None if the arguments are related in another way."""
         places: dict[Source, Source] = {}
         for one, other in zip(self.call.outside, call.outside, strict=True):
             assert one.source is not None and other.source is not None
@@ -179,7 +179,7 @@ class TracedRegion:
 
 
 def fetched(vm: TorchVM, source: Source, values: dict[Source, Any]) -> Any:
-    """The real value at a path. `values`: those that have been fetched."""
+    """The real value at a path. `values`: the values fetched so far."""
     if source.base is None:
         return vm.call
     if source not in values:
@@ -189,7 +189,7 @@ def fetched(vm: TorchVM, source: Source, values: dict[Source, Any]) -> Any:
 
 
 def found_at(vm: TorchVM, operand: TensorObject, places: dict[Source, Source], values: dict[Source, Any]) -> TensorObject:
-    """The tensor in the place of one from outside."""
+    """The tensor in the place of an operand from outside."""
     assert operand.source is not None
     source = operand.source.moved(places)
     found = operand if source is operand.source else vm.observe(vm.wrap(fetched(vm, source, values), source))
@@ -207,7 +207,7 @@ def below(source: Source | None, places: set[Source]) -> bool:
 def note_region(
     vm: TorchVM, call: RegionCall, traced: FunctionGraph, looked_at: Sequence[Object], run: Callable[..., Any], module: fx.GraphModule, name: str
 ) -> None:
-    """Remember a region that has been traced, if nothing but guards says for which arguments it does the same."""
+    """Remember a region that has been traced, if guards alone determine the arguments for which it does the same."""
     known = vm.graph.traced_regions.setdefault(call.key, [])
     objects = [vm.graph.object_of(node.meta["example_value"]) for node in traced.graph.operands]
     operands = [obj for obj in objects if obj is not None]
@@ -233,12 +233,12 @@ def note_region(
 
 
 def is_plain(obj: Object) -> bool:
-    """Whether guards say all that a trace has found out by looking at a value from outside."""
+    """Whether guards cover everything that a trace has found out about a value from outside."""
     if isinstance(obj, NumberObject):
         return obj.is_known()
     return not isinstance(obj, TensorObject) or (obj.cls in PLAIN_TENSORS and not obj.has_more())
 
 
 def guards_below(vm: TorchVM, places: set[Source]) -> Iterator[Guard]:
-    """The guards so far about these values, and about what is found by way of them."""
+    """The guards so far about these values, and about what is reached from them."""
     return (guard for guard in vm.guards.since(0) if any(below(source, places) for source in guard.sources()))

@@ -1,4 +1,4 @@
-"""Hooks on saved tensors: those that only compute are set and taken off in the graph; others are set natively, between two graphs.
+"""Hooks on saved tensors: those that only compute are set and removed in the graph; others are set natively, between two graphs.
 
 The hooks are traced for each saved tensor that looks unlike those before it: they may do nothing but compute a tensor that looks like it. In the graph the
 program's own functions are called, where eager calls them, and in the modes that are in force there.
@@ -32,11 +32,11 @@ from framejit.saved_tensor_hooks import SavedTensorHooks, TracedHooks
 from framejit.torch_classes import is_disguised, is_wrapper
 
 CLASSES = (torch.Tensor, torch.nn.Parameter)
-"""Of what classes a saved tensor may be. AOTAutograd calls hooks with tensors of another."""
+"""The classes that a saved tensor may have. AOTAutograd calls hooks with tensors of the other class."""
 
 
 def real_function(vm: VM, obj: Object) -> Any:
-    """A function that does what a function of the trace does, and holds nothing of the call. Raises NotConstant where there is none."""
+    """A function equivalent to a function of the trace, which holds nothing of the call. Raises NotConstant if there is none."""
     obj = vm.observe(obj)
     if not isinstance(obj, FunctionObject):
         return obj.constant(vm)
@@ -80,7 +80,7 @@ def pop_hooks(vm: TorchVM) -> Object:
 
 
 class CheckedHooks:
-    """Hooks that the program sets at the present instruction. Where they do more than compute, a restart leaves that instruction to native code."""
+    """Hooks that the program sets at the present instruction. If they do more than compute, a restart leaves that instruction to native code."""
 
     def __init__(self, vm: TorchVM, pack: Object, unpack: Object) -> None:
         self.vm = vm
@@ -89,12 +89,12 @@ class CheckedHooks:
         self.place: tuple[CodeType, int] = vm.place()
         self.reason = breaks.GlobalStateUnsupported("hooks on saved tensors that may do more than compute")
         self.known: frozenset[Any] = frozenset()
-        """Of the saved tensors for which the hooks have been traced, what they look like."""
+        """The looks of the saved tensors for which the hooks have been traced."""
 
     def check(self, hooks: TracedHooks, target: Any) -> None:
-        """Trace the hooks for what an operator has saved."""
+        """Trace the hooks for the tensors that an operator has saved."""
         if torch.is_grad_enabled() and (target in STAND_INS or hasattr(target, "on_fakes")):
-            self.refuse()  # what the real operator saves isn't what has been saved
+            self.refuse()  # the real operator doesn't save the same tensors
         saved, hooks.saved = hooks.saved, []
         if any(is_wrapper(type(tensor)) or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() for tensor in saved):
             self.refuse()
@@ -130,7 +130,7 @@ class CheckedHooks:
         return code
 
     def computed(self, tensor: torch.Tensor, cls: type) -> BackwardCode | None:
-        """The graph of packing and unpacking such a tensor; None where what comes of it doesn't look like it."""
+        """The graph of packing and unpacking such a tensor; None if the result doesn't look like it."""
         vm, graph = self.vm, self.vm.graph
 
         def make() -> torch.Tensor:
@@ -152,13 +152,13 @@ class CheckedHooks:
 
 
 def is_moved(graph: InnerGraph, device: torch.device) -> bool:
-    """Whether a graph computes a tensor on another device. AOTAutograd may rather keep the one that is moved, and move it when the backward pass comes."""
+    """Whether a graph moves a tensor to another device. AOTAutograd may prefer to keep the tensor as it was, and move it when the backward pass runs."""
     made = [node.meta.get("example_value") for node in graph.graph.nodes]
     return any(isinstance(value, torch.Tensor) and value.device != device for value in made)
 
 
 def look_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """What a program may ask of a tensor. Symbolic sizes are told apart by what they are computed from."""
+    """What a program may ask about a tensor. Symbolic sizes are distinguished by what they are computed from."""
     sizes = tuple([str(size) for size in (*tensor.size(), *tensor.stride())])
     return tensor.dtype, tensor.device, sizes, tensor.requires_grad
 

@@ -1,4 +1,4 @@
-"""What the trace knows of a generator of the program's: its state, a tensor of the graph."""
+"""Random number generators that the program makes: the trace knows the state of one as a tensor of the graph."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from framejit.objects.torchcall import enter
 
 
 class StatefulGenerator(Object):
-    """A generator. `kept`: its state; None while nobody has asked for that of one from outside. `process`: the generator of its kind that is the
-    process's, from which graphs draw in another way."""
+    """A generator. `kept`: its state; None until that of one from outside is asked for. `process`: the generator of its kind that belongs to the
+    process, from which graphs draw in another way."""
 
     __slots__ = ("kept",)
     kind: ClassVar[GeneratorKind]
@@ -31,7 +31,7 @@ class StatefulGenerator(Object):
         vm.unsupported(breaks.Random(f"a {self.kind.cls.__qualname__}"))
 
     def check(self, vm: TorchVM) -> None:
-        """Rest on what the graph has to know of one from outside; breaks where it has no place there."""
+        """Guard what the graph must know about a generator from outside; breaks if the graph can't use it."""
 
     def state(self, vm: TorchVM) -> TensorObject:
         """The generator's present state, as a tensor."""
@@ -57,7 +57,7 @@ class StatefulGenerator(Object):
         vm.effects.mutated(self)
 
     def seed(self, vm: TorchVM, seed: Object) -> None:
-        """Give the generator the state of one that is made by this seed."""
+        """Give the generator the state of one that is made with this seed."""
         self.move(vm, state_by_seed(vm, self.kind, seed))
 
     def is_process(self, vm: VM) -> bool:
@@ -85,7 +85,7 @@ class StatefulGenerator(Object):
 
 
 def state_by_seed(vm: TorchVM, kind: GeneratorKind, seed: Object) -> TensorObject:
-    """The state of a generator that is made by a seed."""
+    """The state of a generator that is made with a seed."""
     found = enter(vm, SEEDED_STATE, [vm.const(kind.cls.__name__), seed])
     assert isinstance(found, TensorObject)
     return found

@@ -1,4 +1,4 @@
-"""`tensor[key]` where the key holds a number that isn't known, or a tensor that stands for one, also as the bound of a slice, or where a size isn't known."""
+"""`tensor[key]` with a number that isn't known in the key, or a tensor that stands for one, also as the bound of a slice, or with sizes that aren't known."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
 
 @models(STORE)
 def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) -> Object:
-    """Storing to an item of a tensor, or to a part of it."""
+    """Store to an item of a tensor, or to a part of it."""
     refuse_replaced(vm, STORE)
     stored = vm.observe(value).cls
     if issubclass(stored, np.inexact) and not issubclass(stored, (float, complex)):
@@ -85,13 +85,13 @@ def refuse_replaced(vm: TorchVM, method: Any) -> None:
 
 
 def parts_of(vm: TorchVM, key: Object) -> list[Object]:
-    """What a key has for the dimensions of a tensor."""
+    """The parts of a key, for the dimensions of a tensor."""
     return [vm.observe(part) for part in (abstract.iterate(vm, key) if vm.observe(key).cls is tuple else [key])]
 
 
 def with_tensors(vm: TorchVM, key: Object) -> Object:
-    """A key with tensors in the place of NumPy's arrays, as torch takes them, and of lists of numbers that aren't known; and with ints in the place of
-    NumPy's whole numbers."""
+    """A key with tensors in place of NumPy's arrays, and of lists of numbers that aren't known, as torch takes them; and with ints in place of
+    NumPy's integers."""
     parts = parts_of(vm, key)
     if not any(isinstance(part, ArrayObject) or is_list_of_numbers(vm, part) for part in parts):
         return key
@@ -108,7 +108,7 @@ def with_tensors(vm: TorchVM, key: Object) -> Object:
 
 
 def is_list_of_numbers(vm: TorchVM, part: Object) -> bool:
-    """Whether a part of a key is a list of ints of which one isn't known."""
+    """Whether a part of a key is a list of ints at least one of which isn't known."""
     if part.cls is not list or not isinstance(part, ListObject) or not vm.graph.unbacked.may_begin():
         return False
     items = [vm.observe(item) for item in part.items(vm)]
@@ -120,7 +120,7 @@ def is_array(part: Object) -> bool:
 
 
 def places_of(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> tuple[Mapping[int, Object], list[Object]]:
-    """The places, by dimension, that parts of a key choose by numbers whose values the trace doesn't rest on, and the other parts of the key."""
+    """The positions, by dimension, that parts of a key select by numbers whose values aren't guarded, and the other parts of the key."""
     checked = checked_places(vm, tensor, parts)
     symbolic = symbolic_places(vm, tensor, parts)
     is_left = [not (checked and is_place(part)) and part not in symbolic.values() for part in parts]
@@ -128,7 +128,7 @@ def places_of(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> tuple[M
 
 
 def symbolic_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, NumberObject]:
-    """The places that parts of a key choose by symbolic numbers. Of such an index torch asks the value; `select` asks only whether it is in range."""
+    """The positions that parts of a key select by symbolic numbers. For such an index torch asks the value; `select` asks only whether it is in range."""
     if not any(is_symbolic(vm, part) for part in parts):
         return {}
     dims = dimensions_of(parts, tensor.look(vm).dim()) or []
@@ -140,14 +140,14 @@ def is_symbolic(vm: TorchVM, part: Object) -> bool:
 
 
 def selected(vm: TorchVM, tensor: Object, places: Mapping[int, Object]) -> Object:
-    """The part of a tensor that lies at these places."""
+    """The part of a tensor at these positions."""
     for dim in sorted(places, reverse=True):
         tensor = enter(vm, torch.Tensor.select, [tensor, vm.const(dim), places[dim]])
     return tensor
 
 
 def by_index(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]) -> Object:
-    """An item in a function that stands for many: places are indices as if there were many, `bias[head, query - key]`."""
+    """An item in a function that is traced for one place and stands for many: the numbers of places are indices, as in `bias[head, query - key]`."""
     if not any(isinstance(part, TensorObject) for part in parts) or not all(isinstance(part, TensorObject) or part.cls is int for part in parts):
         return enter(vm, ITEM, [tensor, key])
     device = {"dtype": vm.const(torch.int64), "device": vm.const(tensor.look(vm).device)}
@@ -162,9 +162,9 @@ def is_zero(vm: TorchVM, parts: list[Object]) -> bool:
 
 
 def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, UnbackedNumber]:
-    """The places that parts of a key choose, by dimension, once the graph checks that they are in range. None where there are none, or not all can be checked.
+    """The positions that parts of a key select, by dimension, once the graph checks that they are in range. Empty if there are none, or not all can be checked.
 
-    In eager such an item is a view of the tensor, chosen by a number: a tensor without dimensions is no index like those with dimensions.
+    In eager such an item is a view of the tensor, selected by a number: a tensor without dimensions isn't an index like those with dimensions.
     """
     dims = dimensions_of(parts, tensor.look(vm).dim()) if vm.graph.unbacked.may_begin() and any(map(is_place, parts)) else None
     if dims is None:
@@ -185,8 +185,8 @@ def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> di
 
 
 def check_ints(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> None:
-    """Have the graph check that a dimension whose size isn't known has the items that ints choose, as in `x[mask][0]`. An operator would take it for
-    true, which breaks the trace.
+    """Have the graph check that a dimension whose size isn't known has the items that ints select, as in `x[mask][0]`. An operator would ask whether that
+    is true, which breaks the trace.
     """
     shape = tensor.look(vm).shape
     dims = dimensions_of(parts, len(shape)) if any(map(is_unbacked, shape)) else None
@@ -198,10 +198,10 @@ def check_ints(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> None:
 
 
 def with_numbers_in_slices(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]) -> tuple[TensorObject, Object, list[Object]]:
-    """A tensor and a key of it, in whose slices no bound is a tensor without dimensions.
+    """A tensor and a key of it, such that no bound of a slice in the key is a tensor without dimensions.
 
-    Such a bound becomes a number that isn't known. Where two bounds are computed from one tensor, as in `x[i:i + 16]`, the slice is taken from the tensor
-    here, and has that length, once the graph checks that it lies inside the tensor: else its size would depend on data.
+    Such a bound becomes a number that isn't known. If two bounds are computed from one tensor, as in `x[i:i + 16]`, the slice is taken from the tensor
+    here, and has that length, once the graph checks that it lies inside the tensor: otherwise its size would depend on data.
     """
     dims = dimensions_of(parts, tensor.look(vm).dim()) if vm.graph.unbacked.may_begin() and any(has_tensors(vm, part) for part in parts) else None
     if dims is None:
@@ -219,23 +219,23 @@ def with_numbers_in_slices(vm: TorchVM, tensor: TensorObject, key: Object, parts
 
 
 def has_tensors(vm: TorchVM, part: Object) -> bool:
-    """Whether a part of a key is a slice with tensors for bounds that stand for whole numbers."""
+    """Whether a part of a key is a slice whose bounds are tensors that stand for integers."""
     return isinstance(part, SliceObject) and any(isinstance(bound, TensorObject) and is_place(bound) for bound in map(vm.observe, part.parts()))
 
 
 def number_of(vm: TorchVM, bound: Object) -> Object:
-    """The bound of a slice; a number where it is a tensor."""
+    """The bound of a slice, as a number if it is a tensor."""
     bound = vm.observe(bound)
     return (number_out_of(vm, bound, "__index__") or bound) if isinstance(bound, TensorObject) else bound
 
 
 def takes_all(part: Object) -> bool:
-    """Whether a part of a key leaves a tensor as it is."""
+    """Whether a part of a key selects everything."""
     return part.cls is type(...) or (isinstance(part, SliceObject) and all(bound.cls is type(None) for bound in part.parts()))
 
 
 def length_of(vm: TorchVM, part: SliceObject) -> int | None:
-    """The length that a slice seems to have by how its bounds are computed, `i + 1` and `i + 17`; None where that doesn't say."""
+    """The length of a slice as far as it follows from the computation of its bounds, `i + 1` and `i + 17`; None if it doesn't."""
     start, stop, step = map(vm.observe, part.parts())
     if not (isinstance(start, TensorObject) and isinstance(stop, TensorObject)) or step.cls is not type(None):
         return None
@@ -244,7 +244,7 @@ def length_of(vm: TorchVM, part: SliceObject) -> int | None:
 
 
 def offset(node: fx.Node) -> tuple[fx.Node, int]:
-    """A node and an int whose sum a node is: itself and 0, unless it is such a sum."""
+    """A node and an int whose sum a given node is: itself and 0, unless it is such a sum."""
     if node.target is operator.add and len(node.args) == 2:
         for term, number in (node.args, node.args[::-1]):
             if isinstance(term, fx.Node) and type(number) is int:
@@ -264,13 +264,13 @@ def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Objec
     )
     return all(is_checked(vm, condition) for condition in conditions)
 def is_drawn_within(vm: TorchVM, number: UnbackedNumber, size: Object) -> bool:
-    """Whether a number is drawn so that it is a place of a dimension of this size."""
+    """Whether a number is drawn from a range of valid positions in a dimension of this size."""
     bounds = bounds_of(number.node, vm.graph.are_changed) if isinstance(number, Datum) and size.is_known() else None
     return bounds is not None and -size.value <= bounds[0] and bounds[1] < size.value
 
 
 def is_place(part: Object) -> bool:
-    """Whether a part of a key chooses one place of a dimension, which one the data of a tensor say."""
+    """Whether a part of a key selects one position of a dimension, which depends on the data of tensors."""
     if isinstance(part, TensorObject):
         fake = part.fake
         return fake.dim() == 0 and fake.dtype not in MASKS and not (fake.is_floating_point() or fake.is_complex())
@@ -278,7 +278,7 @@ def is_place(part: Object) -> bool:
 
 
 def dimensions_of(parts: list[Object], count: int) -> list[int] | None:
-    """For each part of a key the first dimension that it is about, of so many; None where that isn't known."""
+    """For each part of a key the first dimension that it applies to, out of `count`; None if that isn't known."""
     is_rest = [part.cls is type(...) for part in parts]
     takes = [0 if rest else taken(part) for part, rest in zip(parts, is_rest, strict=True)]
     known = [number for number in takes if number is not None]
@@ -290,7 +290,7 @@ def dimensions_of(parts: list[Object], count: int) -> list[int] | None:
 
 
 def taken(part: Object) -> int | None:
-    """How many dimensions of the tensor a part of a key stands for; None where that isn't known."""
+    """The number of dimensions of the tensor that a part of a key covers; None if it isn't known."""
     if isinstance(part, TensorObject):
         return part.fake.dim() if part.fake.dtype in MASKS else 1
     if isinstance(part, (SliceObject, UnbackedNumber)) or part.cls is int:

@@ -11,11 +11,11 @@ from framejit.objects.object import VM, Namespace, Object, object_getattribute, 
 from framejit.objects.registry import wraps
 
 OWN_CODE = ("__init__", "__new__", "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__slots__")
-"""What makes the attributes of an instance of a subclass something else than those of its class and of the thread."""
+"""Attributes of a subclass with which an instance's attributes aren't simply those of its class and of the thread."""
 
 
 class ThreadLocalObject(Object):
-    """A threading.local from outside. Guards and stores go to the `__dict__` of the thread that calls."""
+    """A threading.local from outside. Guards and stores go to the `__dict__` of the calling thread."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class ThreadLocalObject(Object):
 
 @wraps(_thread._local, shared=True)
 def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
-    """One of a subclass with an `__init__` calls that in each thread, at the first look."""
+    """Wrap a threading.local. A subclass with an `__init__` calls that in each thread, at the first access."""
     if any(name in vars(cls) for cls in type(value).__mro__[: type(value).__mro__.index(_thread._local)] for name in OWN_CODE):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
     return ThreadLocalObject(type(value), source, value)

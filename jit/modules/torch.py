@@ -96,7 +96,7 @@ AUTOCAST_DTYPES: dict[Any, str] = {torch.get_autocast_gpu_dtype: "cuda", torch.g
 
 
 def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) -> bool:
-    """Whether a setting is what an autocast inside the trace has made it: nothing to be asked of the next call."""
+    """Whether a setting is that of an autocast inside the trace: then it needs no guard."""
     device = args[0] if function is torch.get_autocast_dtype and args else AUTOCAST_DTYPES.get(function)
     before, now = ({name: dtype for name, _, dtype in modes.autocast} for modes in (vm.graph.modes.initial, vm.graph.modes.current))
     return device in before and before[device] != now[device]
@@ -119,13 +119,13 @@ READS += [
     torch.distributed.is_available, torch.promote_types, torch.can_cast,
 ]  # fmt: skip
 GUARDED_ANYWAY = frozenset(function for mode in MODES for function in mode.asked_by)
-"""Functions that read modes which every entry's guard of the global state holds, or which the trace itself may have changed."""
+"""Functions that read modes which the guard of the global state in every entry covers, or which the trace itself may have changed."""
 FIXED: frozenset[Any] = frozenset({
     *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith(("_has_", "_accelerator_"))),
     torch.promote_types, torch.can_cast, torch.cuda.is_available, torch.cuda.device_count, torch.xpu.is_available, torch.distributed.is_available,
     torch.backends.mps.is_available, torch.backends.mps.is_built, torch.amp.is_autocast_available,
 })  # fmt: skip
-"""Functions whose results need no guard of their own: they are guarded anyway, or the same in one process for good."""
+"""Functions whose results need no guard of their own: they are guarded anyway, or never change in a process."""
 for _function in dict.fromkeys(READS):
     if callable(_function):
         models_by_default(_function)(read_for_real(_function))
@@ -133,7 +133,7 @@ for _function in dict.fromkeys(READS):
 
 @models(torch.is_autocast_cache_enabled)
 def is_autocast_cache_enabled(vm: TorchVM) -> Object:
-    """The trace keeps the cache off; the program sees what it asked for."""
+    """The value that the program has set. The trace itself keeps the cache off."""
     inside = vm.graph.modes.autocast_cache_inside
     if inside is not None:
         return vm.const(inside)
@@ -150,7 +150,7 @@ def folds_to(value: Any) -> Callable[..., Object]:
 
 
 NOT_TOLD = ("torch.optim.", "torch.nn.modules.module")
-"""Modules of torch's that compute, or handle exceptions, in another way when they are told that they are compiled: they do as in eager."""
+"""Modules of torch that compute, or handle exceptions, in another way if they are told that they are compiled: here they do as in eager."""
 
 
 @models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
@@ -171,7 +171,7 @@ models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None)
 
 @models(torch.set_anomaly_enabled)
 def set_anomaly_enabled(vm: TorchVM, enabled: Object, check_nan: Object | None = None) -> Object:
-    """While a trace runs, anomaly detection is off. Where it is switched on, what follows runs uncompiled."""
+    """While a trace runs, anomaly detection is off. If the program switches it on, what follows runs uncompiled."""
     checks_nan = True if check_nan is None else vm.observe(check_nan).constant(vm)
     if vm.observe(enabled).constant(vm) is not False or checks_nan is not vm.guards.read(torch.is_anomaly_check_nan_enabled):
         vm.unsupported(breaks.GlobalStateUnsupported("anomaly detection"))
@@ -228,7 +228,7 @@ def inference_mode_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
 
 @models(torch.autocast.__exit__)
 def autocast_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
-    """One that was entered before the trace, as after a graph break inside it, has kept what held outside."""
+    """autocast.__exit__. One that was entered before the trace, as after a graph break inside it, has saved the outside state."""
     modes, self = vm.graph.modes, vm.observe(self)
     if modes.exit_scope(self):
         return vm.const(False)
@@ -241,7 +241,7 @@ def autocast_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
 
 @models(torch.autograd.profiler.record_function.__enter__)
 def record_function_enter(vm: TorchVM, self: Object) -> Object:
-    """The profiler sees the compiled call as a whole."""
+    """The profiler's context does nothing here: the profiler sees the compiled call as a whole."""
     vm.graph.modes.enter_nominally(self, torch.autograd.profiler.record_function.__enter__)
     return self
 
@@ -272,7 +272,7 @@ def check_with(vm: VM, error: Object, condition: Object, message: Object) -> Obj
 
 @models(torch._check_is_size)
 def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Object | None = None) -> Object:
-    """Checks of a number that isn't known; of its being deprecated nothing is said then. Others are made natively, with the warning."""
+    """Check a number that isn't known; the warning that this is deprecated isn't given. Other checks run natively, with the warning."""
     size = vm.observe(i)
     conditions = [operators.compare(vm, ">=", size, vm.const(0)), *([] if max is None else [operators.compare(vm, "<=", size, max)])]
     if not isinstance(size, UnbackedNumber) or not all(is_checked(vm, condition) for condition in conditions):
@@ -280,7 +280,7 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
     return vm.const(None)
 
 
-# What is refused, by name.
+# Functions that are refused, by name.
 
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
     refuse(breaks.UnsupportedValue("a quantized tensor"), _function)

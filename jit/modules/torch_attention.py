@@ -1,7 +1,7 @@
 """The kernels that attention may choose from: `torch.nn.attention.sdpa_kernel` and the switches of torch.backends.cuda, whose Python is traced.
 
-A trace changes no switch. It remembers what the program has set, and functions of attention become nodes that run with the switches so set. AOTAutograd
-makes the choice when it compiles: with it, entries with such a node are guarded by the switches.
+A trace changes no switch. It remembers what the program has set, and functions of attention become nodes that run with these switches. AOTAutograd
+chooses when it compiles: with it, entries with such a node are guarded by the switches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ models(type(torch._C._SDPBackend).__getattribute__)(type_getattribute)  # of cla
 
 
 def attention(function: Callable[..., Any]) -> None:
-    """Have a function be a node with the switches as the program has set them."""
+    """Make a function a node that runs with the switches as the program has set them."""
 
     @models(function)
     def attend(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:

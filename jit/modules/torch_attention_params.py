@@ -1,4 +1,4 @@
-"""`torch.backends.cuda.SDPAParams`, and which kernels of attention could run with such parameters: asked of fakes while tracing."""
+"""`torch.backends.cuda.SDPAParams`, and the question which kernels of attention support such parameters, which fakes answer while tracing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParamsObject(Object):
         return self.fields[FIELDS.index(name)] if name in FIELDS else Object.getattr(self, vm, name)
 
     def on_fakes(self, vm: VM) -> Any:
-        """The parameters with fakes in the place of tensors."""
+        """The parameters with fakes in place of tensors."""
         return PARAMS(*[field.look(vm) if isinstance(field, TensorObject) else field.constant(vm) for field in self.fields])
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -50,7 +50,7 @@ class ParamsObject(Object):
 
 @models(PARAMS)
 def make_params(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-    """A call of the class, which takes its arguments by position."""
+    """Call the class, which takes its arguments by position."""
     made = ParamsObject([vm.observe(arg) for arg in args])
     try:
         if not kwargs and len(args) == len(FIELDS):
@@ -62,7 +62,7 @@ def make_params(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
 
 
 def answered_on_fakes(function: Callable[..., bool]) -> None:
-    """Have what is asked of parameters be answered by the sizes, types and devices of tensors, and by the kernels that are allowed."""
+    """Register a predicate of parameters, which depends on the sizes, types and devices of tensors, and on the kernels that are allowed."""
 
     @models(function)
     def asked(vm: TorchVM, params: Object, debug: Object) -> Object:

@@ -1,4 +1,4 @@
-"""torch.autograd.Function: its forward is inlined; its backward is traced too, and the results of the forward are told of it in the graph."""
+"""torch.autograd.Function: its forward is inlined; its backward is traced too, and attached to the results of the forward in the graph."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from framejit.torch_classes import is_disguised
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 COMPUTED = "keeps for its backward what its setup_context computes"
-"""Inside transforms, each level computes its own, in eager."""
+"""Part of the reason for which a Function can't be traced inside transforms: in eager, each level computes its own."""
 MOST_RESULTS = 3
-"""Of a Function whose backward is given None for results that nothing is computed from: it is traced for each choice of them."""
+"""The most results of a Function whose backward gets None for results that nothing is computed from: it is traced for each combination of them."""
 APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 """A classmethod in Python or, from torch 2.14 on, a class method descriptor in C."""
 
 
 @models(getattr(APPLY, "__func__", APPLY))
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
-    """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
+    """Trace `apply`. Stops if the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
     vm.graph.refuse_transformed(f"the autograd.Function {real.__name__}")
     transforms, function = list(vm.graph.transforms_around()), vm.const(real)
@@ -70,8 +70,8 @@ def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) ->
 
 
 def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str], has_rule: bool) -> None:
-    """Stop the trace where torch would not run a Function's own forward and backward inside these transforms: a `jvp` belongs to them, and torch.vmap refuses
-    a Function without a rule. `has_rule`: it has one, which isn't needed, as nothing that the Function takes is mapped."""
+    """Stop the trace if torch would not run a Function's own forward and backward inside these transforms: a `jvp` belongs to them, and torch.vmap refuses
+    a Function without a rule. `has_rule`: it has one, which isn't needed, since none of the Function's arguments is mapped."""
     if JVP in transforms and not abstract.truth(vm, vm.call_app(plain.has_jvp, [cls])):
         vm.unsupported(breaks.InsideTransform(JVP, "of a function that uses an autograd.Function without a jvp"))
     if VMAP in transforms and not has_rule and not abstract.truth(vm, vm.call_app(plain.is_mapped_by_torch, [cls])):
@@ -79,13 +79,13 @@ def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str], has_ru
 
 
 def may_need_grad(vm: TorchVM, value: TensorObject, in_transform: bool) -> bool:
-    """Whether an argument of a Function requires a gradient. In a transform it may at each level, of which its fake doesn't know."""
+    """Whether an argument of a Function requires a gradient. In a transform it may at each level, which its fake doesn't show."""
     fake = value.look(vm)
     return fake.requires_grad or (in_transform and (fake.is_floating_point() or fake.is_complex()))
 
 
 def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
-    """The arguments of a forward. One with a `setup_context` takes them by name too, and its defaults are arguments like others."""
+    """The arguments of a forward. One with a `setup_context` also takes them by name, and its defaults count as arguments."""
     if real.setup_context is plain.DEFAULT_SETUP:
         if kwargs:
             vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with keyword arguments"))
@@ -99,10 +99,10 @@ def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Objec
 
 
 class Application:
-    """A Function whose forward has been traced: `ctx`, what it gave, and its arguments.
+    """A Function whose forward has been traced: `ctx`, its result, and its arguments.
 
-    `before`: inside a transform of torch.func's, the last node of the graph before the forward; else None. `pushes`: one of the transforms is a `jvp`.
-    `has_vmap`: what it gave was computed by its `vmap` method.
+    `before`: inside a transform of torch.func, the last node of the graph before the forward; else None. `pushes`: one of the transforms is a `jvp`.
+    `has_vmap`: its result was computed by its `vmap` method.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class Application:
         self.materializes = abstract.truth(vm, abstract.getattr_(vm, ctx, "materialize_grads"))
 
     def told(self, name: str) -> list[Object]:
-        """What the program has told `ctx`: some tensors."""
+        """The tensors in a field of `ctx` that the program has set."""
         return [self.vm.observe(item) for item in abstract.iterate(self.vm, abstract.getattr_(self.vm, self.ctx, name))]
 
     def differentiable(self) -> Object:
-        """The result, of which autograd knows the backward."""
+        """The result, with a backward that autograd knows."""
         vm, graph = self.vm, self.vm.graph
         if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and is_disguised(obj.cls) for obj in (*self.args, *self.saved)):
             self.refuse("is overridden: whether its backward is, depends on who asks for gradients")
@@ -159,7 +159,7 @@ class Application:
         return TupleObject(items) if isinstance(self.result, TupleObject) else items[0]
 
     def copied(self) -> tuple[bool, ...]:
-        """Which results share memory with nothing else that the Function has been given, gives or has saved: copying these changes nothing."""
+        """Which results share memory with none of the Function's arguments, other results and saved tensors: copying these changes nothing."""
         memory = [memory_of([obj.fake]) for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
         return tuple([memory.count(memory_of([obj.fake])) == 1 + (obj in self.saved) for obj in self.tensors])
 
@@ -168,7 +168,7 @@ class Application:
         return [arg for arg in self.args if isinstance(arg, TensorObject)]
 
     def backwards(self) -> tuple[list[Object], dict[tuple[bool, ...], BackwardCode]]:
-        """What stands for the gradients of the results, and the backward for each choice of those that are no None."""
+        """The stand-ins for the gradients of the results, and the backward for each combination of gradients that aren't None."""
         gradients, found = gradients_like(self.vm, self.tensors), {}
         for which in self.choices():
             given = [gradient if is_given else self.vm.const(None) for gradient, is_given in zip(gradients, which)]
@@ -180,7 +180,7 @@ class Application:
         return gradients, found
 
     def choices(self) -> Iterable[tuple[bool, ...]]:
-        """Which results may have a gradient that isn't None."""
+        """The combinations of results that may have a gradient other than None."""
         count = len(self.tensors)
         if self.materializes:
             return [(True,) * count]
@@ -189,7 +189,7 @@ class Application:
         return itertools.product((True, False), repeat=count)
 
     def backward_without(self, gradients: list[Object]) -> BackwardCode | None:
-        """The backward where some gradients are None; None where it raises."""
+        """The backward if some gradients are None; None if it raises."""
         found = self.vm.attempt(lambda: (self.backward(gradients),))
         if found is None:
             self.refuse("has a backward that can't be traced where a gradient is None")
@@ -197,7 +197,7 @@ class Application:
         return body
 
     def backward(self, gradients: list[Object]) -> BackwardCode | None:
-        """The backward for these gradients; None where it gives none."""
+        """The backward for these gradients; None if it returns none."""
         vm = self.vm
 
         def run() -> list[Object] | None:
@@ -209,12 +209,12 @@ class Application:
             self.refuse("has side effects in its backward")
 
     def padded(self, gradients: list[Object]) -> Iterator[Object]:
-        """An argument of the backward for each result; None for one that is no tensor."""
+        """An argument of the backward for each result; None for one that isn't a tensor."""
         following = iter(gradients)
         return (next(following) if isinstance(item, TensorObject) else self.vm.const(None) for item in self.items)
 
     def of_inputs(self, found: Object) -> list[Object] | None:
-        """What the backward has given for the arguments that have gradients; None where that is none of what autograd takes."""
+        """The backward's results for the arguments that have gradients; None if autograd doesn't accept the results."""
         assert isinstance(found, TupleObject)
         values = [self.vm.observe(value) for value in found.items(self.vm)]
         count = len(self.args)
@@ -226,7 +226,7 @@ class Application:
         return [value for arg, value in pairs if isinstance(arg, TensorObject)]
 
     def forwards(self) -> tuple[list[Object], tuple[BackwardCode, tuple[bool, ...]]]:
-        """What stands for the tangents of the inputs that may have some, and the `jvp` for them, with which results have tangents."""
+        """The stand-ins for the tangents of the inputs that may have some, and the `jvp` for them, with the results that have tangents."""
         vm = self.vm
         moved = [arg for arg in self.inputs() if may_need_grad(vm, arg, True)]
         tangents = gradients_like(vm, moved)
@@ -258,7 +258,7 @@ class Application:
         forward: tuple[BackwardCode, tuple[bool, ...]] | None,
         kept: list[Any],
     ) -> GradientRule:
-        """What the graph tells autograd. What the backward and the `jvp` use and the forward hasn't saved is appended to `kept`."""
+        """The rule that the graph gives to autograd. Values that the backward and the `jvp` use and the forward hasn't saved are appended to `kept`."""
         dirty, non_differentiable = self.told("dirty_tensors"), self.told("non_differentiable")
         graph = self.vm.graph
         if self.transformed and dirty:
@@ -286,7 +286,7 @@ class Application:
         )
 
     def operands(self, body: BackwardCode, given: tuple[Any, ...], kind: str, kept: list[Any]) -> tuple[tuple[str, int], ...]:
-        """What a traced graph takes, in order. `given`: nodes for its arguments of this kind."""
+        """The operands of a traced graph, in order. `given`: nodes for its arguments of this kind."""
         saved, found = self.vm.graph.nodes_of(self.saved), []
         for node in body.graph.operands:
             if node in given:
@@ -302,7 +302,7 @@ class Application:
         return tuple(found)
 
     def is_computed(self, node: Any) -> bool:
-        """Whether a node has been made since the forward began, and is no result."""
+        """Whether a node has been made since the forward began, and isn't a result."""
         return is_later(node, self.before) and node not in self.vm.graph.nodes_of(self.tensors)
 
     def moved(self) -> tuple[int, ...]:
@@ -310,16 +310,16 @@ class Application:
         return tuple([index for index, arg in enumerate(self.inputs()) if may_need_grad(self.vm, arg, True)])
 
     def share_memory(self, tensors: Sequence[Object], fakes: list[torch.Tensor]) -> bool:
-        """Whether some tensors lie in the memory of others."""
+        """Whether some tensors share memory with others."""
         sharing = self.vm.graph.fakes.sharing_memory(fakes) if tensors else []
         return any(isinstance(obj, TensorObject) and any(obj.fake is fake for fake in sharing) for obj in tensors)
 
     def refuse(self, why: str) -> NoReturn:
-        """Stop the trace: the Function runs natively."""
+        """Stop the trace, so that the Function runs natively."""
         self.vm.unsupported(self.reason(f"which {why}"))
 
     def reason(self, why: str) -> breaks.Break:
-        """The reason for which it runs natively."""
+        """The reason why it runs natively."""
         around = self.vm.graph.transform_around()
         if around is not None:
             return breaks.InsideTransform(around, f"of a function that uses the autograd.Function {self.real.__name__}, {why}")
@@ -327,7 +327,7 @@ class Application:
 
 
 def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
-    """Whether a Function's backward is decorated with `once_differentiable`, be it under other decorators."""
+    """Whether a Function's backward is decorated with `once_differentiable`, possibly under other decorators."""
     function: Any = real.backward
     while function is not None:
         if getattr(function, "__code__", None) is ONCE:
@@ -337,7 +337,7 @@ def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
 
 
 def is_later(node: Any, before: fx.Node | None) -> bool:
-    """Whether an argument of a node is a node that has been made after another, and no placeholder."""
+    """Whether an argument of a node is a node that was made after another, and isn't a placeholder."""
     return before is not None and isinstance(node, fx.Node) and node.op != "placeholder" and node > before
 
 

@@ -1,4 +1,4 @@
-"""torch.autograd.functional: stand-ins in Python, traced in the place of functions that ask autograd about what the program's function records."""
+"""torch.autograd.functional: stand-ins in Python, traced in place of functions that ask autograd for the records of the program's function."""
 
 from __future__ import annotations
 

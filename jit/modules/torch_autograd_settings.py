@@ -1,4 +1,4 @@
-"""Settings of autograd's that say nothing to the operators of a graph: whether hooks on saved tensors may be set, and how many threads run a backward pass.
+"""Settings of autograd that don't affect the operators of a graph: whether hooks on saved tensors may be set, and how many threads run a backward pass.
 
 The trace remembers what the program sets.
 """
@@ -15,7 +15,7 @@ AUTOGRAD = torch._C._autograd
 
 
 def forbid_hooks(message: str | None) -> None:
-    """Have torch raise this message where somebody sets hooks on saved tensors; None: it doesn't."""
+    """Make torch raise with this message if hooks on saved tensors are set; None: it doesn't raise."""
     if message is None:
         AUTOGRAD._saved_tensors_hooks_enable()
     else:
@@ -28,5 +28,5 @@ switch_of_program(Switch(torch._C._is_multithreading_enabled, torch._C._set_mult
 
 
 def are_hooks_set_outside(vm: TorchVM) -> bool:
-    """Whether hooks on saved tensors were in force when the trace began. Inside hooks that it has set itself, that has been asked before."""
+    """Whether hooks on saved tensors were in force when the trace began. Inside hooks that it has set itself, that has been asked already."""
     return vm.graph.modes.current.hooks is None and vm.guards.read(AUTOGRAD._top_saved_tensors_default_hooks, True) is not None

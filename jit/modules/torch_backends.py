@@ -1,7 +1,7 @@
 """Settings that choose among kernels (flags of cuDNN and oneDNN, precision, threads): the trace remembers what the program sets, and sets none itself.
 
-With the backend "eager" an operator on a device that a flag is about becomes a node that runs with the flags so set. What AOTAutograd makes of a graph runs
-with the flags in force when it is called: with it, such an operator breaks the trace. On other devices the flags mean nothing.
+With the backend "eager" an operator on a device that a flag applies to becomes a node that runs with these flags. What AOTAutograd makes of a graph runs
+with the flags in force when it is called: with it, such an operator breaks the trace. On other devices the flags have no effect.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from framejit.objects.registry import models
 
 NATIVE = torch._C
 CUDNN, ONEDNN, ONEDNN_TF32 = frozenset({"cuda"}), frozenset({"cpu", "xpu"}), frozenset({"xpu"})
-"""Devices that flags are about."""
+"""Devices that flags apply to."""
 GET_PRECISION, SET_PRECISION = NATIVE._get_fp32_precision_getter, NATIVE._set_fp32_precision_setter
 SHOW_PRECISION = frozenset({GET_PRECISION, NATIVE._get_cublas_allow_tf32})
-"""What else shows the precision of matrix products."""
+"""Other functions that show the precision of matrix products."""
 FLAGS = (
     ("_get_cudnn_enabled", "_set_cudnn_enabled", CUDNN, ()),
     ("_get_cudnn_benchmark", "_set_cudnn_benchmark", CUDNN, ()),
@@ -34,7 +34,7 @@ FLAGS = (
     ("_get_mkldnn_deterministic", "_set_mkldnn_deterministic", ONEDNN, ()),
     ("_get_onednn_allow_tf32", "_set_onednn_allow_tf32", ONEDNN_TF32, ()),
 )
-"""The functions that read and write each flag, the devices that it is about, and what else shows it."""
+"""The functions that read and write each flag, the devices that it applies to, and other functions that show it."""
 
 
 def always(value: object) -> bool:
@@ -42,7 +42,7 @@ def always(value: object) -> bool:
 
 
 def switch_of_program(switch: Switch, takes: Callable[[Any], bool] = always) -> None:
-    """Have the trace remember a switch that the program sets, and give that where it reads it. `takes`: whether torch takes a value for it."""
+    """Have the trace remember the value that the program sets a switch to, and return that to it. `takes`: whether torch accepts a value for it."""
 
     @models(switch.read)
     def read(vm: TorchVM) -> Object:
@@ -59,7 +59,7 @@ def switch_of_program(switch: Switch, takes: Callable[[Any], bool] = always) -> 
 
 @models(SET_PRECISION)
 def set_precision(vm: TorchVM, backend: Object, op: Object, precision: Object) -> Object:
-    """`torch.backends.cudnn.flags` sets what says nothing to what says nothing. What else is said decides of several settings at a time."""
+    """Do nothing if the precision is "none" and stays so, as in `torch.backends.cudnn.flags`. Other values affect several settings at once, and break."""
     which = [vm.observe(word).constant(vm) for word in (backend, op)]
     if vm.observe(precision).constant(vm) != "none" or vm.guards.read(GET_PRECISION, *which) != "none":
         vm.unsupported(breaks.GlobalStateUnsupported("setting the precision of float32 for some operators"))

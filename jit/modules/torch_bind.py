@@ -1,7 +1,7 @@
-"""Objects of classes in C++ (`torch.classes`): calls of methods, and of operators that take them, are nodes where the class has a fake one.
+"""Objects of C++ classes (`torch.classes`): calls of their methods, and of operators that take them, are nodes if the class has a fake one.
 
-Fake classes are those of `torch._library.register_fake_class`. A call that changes its object runs natively, as all others do. What a call gives may
-depend on all that the object holds, as its `__obj_flatten__` tells it: that is guarded.
+Fake classes are registered with `torch._library.register_fake_class`. A call that changes its object runs natively, as all others do. A call's result may
+depend on everything that the object holds, according to its `__obj_flatten__`: that is guarded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TorchBindMethod(Object):
 
 
 def call_with(vm: VM, name: str, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """Have a call enter the graph that takes such objects among its arguments. `function` takes fake ones too."""
+    """Make a call with such objects among its arguments a node. `function` takes fake ones too."""
     objects = {place: arg for place, arg in [*enumerate(args), *kwargs.items()] if isinstance(arg, TorchBindObject)}
     for held in objects.values():
         if not has_fake_class(class_of(held.value)) or held.source is None:
@@ -84,7 +84,7 @@ def class_of(value: Any) -> str:
 
 
 def rest_on_state(vm: VM, state: Any, source: Source) -> None:
-    """Guard all that an object holds. Breaks where that isn't numbers, texts and tensors."""
+    """Guard everything that an object holds. Breaks unless that is numbers, texts and tensors."""
     if type(state) in (list, tuple):
         vm.guard(TypeIs, source, type(state))
         vm.guard(Length, source, len(state))
@@ -99,7 +99,7 @@ def rest_on_state(vm: VM, state: Any, source: Source) -> None:
 
 
 def target_for(name: str, function: Callable[..., Any], objects: dict[Any, weakref.ref[Any]]) -> Callable[..., Any]:
-    """The function that a node calls: it puts the objects in their places among the arguments."""
+    """The function that a node calls: it inserts the objects into the arguments."""
 
     def filled(found: dict[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rest = iter(args)
@@ -129,7 +129,7 @@ def target_for(name: str, function: Callable[..., Any], objects: dict[Any, weakr
 
 
 def fake_of(value: Any, mode: Any) -> FakeScriptObject:
-    """The fake of an object as it is now. torch tells of methods that its class lacks: whoever calls one hears of it."""
+    """The fake of an object as it is now. torch's log of methods that its class lacks is switched off: calling one raises anyway."""
     before = fake_class_registry.log.disabled
     fake_class_registry.log.disabled = True
     try:
@@ -143,7 +143,7 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
 
 
 def held_by(value: Any) -> Any:
-    """What an object of a fake class holds, to be compared later: tensors by identity and the number of their changes."""
+    """The contents of an object of a fake class, for comparison: tensors by identity and version."""
     if isinstance(value, torch.Tensor):
         return id(value), value._version
     if isinstance(value, (list, tuple)):

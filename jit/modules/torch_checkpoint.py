@@ -1,4 +1,4 @@
-"""torch.utils.checkpoint: what is checkpointed is a graph inside the graph, which the backward pass runs a second time."""
+"""torch.utils.checkpoint: the checkpointed function is an inner graph, which the backward pass runs a second time."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from framejit.torch_modes import AUTOCAST_DEVICES, autocast_depth, autocast_of, 
 
 SIGNATURE = inspect.signature(checkpoint)
 OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
-"""Keyword arguments of checkpoint's own that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
+"""Keyword arguments of checkpoint itself that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
 NO_RULE = frozenset({cond_op, while_loop_op, map_impl, scan_op})
-"""Operators that AOTAutograd can't compute a second time: `_CachingTorchDispatchMode` of torch's has no rule for them."""
+"""Operators that AOTAutograd can't compute a second time: torch's `_CachingTorchDispatchMode` has no rule for them."""
 META = "framejit_checkpoint"
-"""Where the metadata of an inner graph says how `checkpointed` is to run it."""
+"""The key in an inner graph's metadata that says how `checkpointed` runs it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How a graph inside the graph is checkpointed: `options` of torch's checkpoint, whether the graph switches torch's modes, and which of its
-    operands are arguments of the program's call: until the backward pass these may not be changed in place, others may.
+    """How an inner graph is checkpointed: the `options` of torch's checkpoint, whether the graph switches torch's modes, and which of its
+    operands are arguments of the program's call: these must not be changed in place until the backward pass, others may be.
     """
 
     options: dict[str, Any]
@@ -63,7 +63,7 @@ class Checkpoint:
 
 
 def checkpointed(inner: fx.GraphModule, *operands: Any) -> Any:
-    """Runs a graph inside the graph where autograd records each operator: torch does as it does in eager."""
+    """Run an inner graph while autograd records each operator: torch does the same as in eager."""
     how: Checkpoint = inner.meta[META]
     run = leaving_autocast(inner) if how.switches_modes else inner
 
@@ -76,7 +76,7 @@ def checkpointed(inner: fx.GraphModule, *operands: Any) -> Any:
 
 
 def leaving_autocast(inner: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that leaves its scopes of autocast when it raises: torch stops the second run so, once it has all that it needs."""
+    """A graph that leaves its scopes of autocast when it raises: torch stops the second run by an exception, once it has all that it needs."""
 
     def run(*operands: Any) -> Any:
         before, depth = autocast_of(AUTOCAST_DEVICES), autocast_depth()
@@ -98,9 +98,9 @@ def refuse(vm: TorchVM, why: str = "") -> NoReturn:
 
 
 def real_callable(vm: VM, obj: Object) -> Any:
-    """The function that a value is, for torch to call: one from outside, one without parameters and free variables, or a partial of such.
+    """A function for torch to call in place of a value: one from outside, one without parameters and free variables, or a partial of such.
 
-    Raises NotConstant for another.
+    Raises NotConstant for others.
     """
     obj = vm.observe(obj)
     if isinstance(obj, PartialObject) and obj.cls is functools.partial:
@@ -125,7 +125,7 @@ def real_policy(vm: VM, obj: Object) -> Any:
 
 
 class Captured:
-    """What the checkpointed function gives: tensors that its graph computes become that graph's outputs, whatever they are in."""
+    """The result of the checkpointed function: tensors that its graph computes become the graph's outputs, whatever containers they are in."""
 
     def __init__(self, vm: TorchVM, body: Body, result: Object) -> None:
         self.vm = vm
@@ -152,7 +152,7 @@ class Captured:
         return tensor.node.graph is self.body.fx and tensor.node.op != "placeholder"
 
     def _parts(self, obj: Object) -> list[Object] | None:
-        """What is in a container that the function may have made; None of any other value."""
+        """The parts of a container that the function may have made; None for any other value."""
         if obj.source is not None:
             return None
         if (isinstance(obj, TupleObject) and obj.cls is tuple) or (isinstance(obj, ListObject) and obj.cls is list):
@@ -160,7 +160,7 @@ class Captured:
         return [value for _, value in obj.items(self.vm)] if isinstance(obj, DictObject) and obj.cls is dict else None
 
     def is_differentiable(self) -> bool:
-        """Whether the result is a tensor, or a tuple of them: each another, computed, no view, and with a gradient if its numbers can have one."""
+        """Whether the result is a tensor, or a tuple of them: all different, computed, no views, and with a gradient if the dtype allows one."""
         items = self._parts(self.result) if isinstance(self.result, TupleObject) else [self.result]
         looks = [tensor.look(self.vm) for tensor in self.computed]
         return items == self.computed and all(
@@ -168,7 +168,7 @@ class Captured:
         ) and not any(look._is_view() for look in looks)
 
     def with_outputs(self, outputs: list[Object]) -> Object:
-        """The result, with the values that the node gives in the place of those that the inner graph has computed."""
+        """The result, with the node's results in place of the values that the inner graph has computed."""
         return self._replaced(self.result, dict(zip(self.computed, outputs, strict=True)))
 
     def _replaced(self, obj: Object, outputs: dict[TensorObject, Object]) -> Object:
@@ -185,8 +185,8 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class WarnedOfCheckpoint:
-    """The warnings of torch's that a checkpoint gives at its call: where `use_reentrant` isn't said, and where the reentrant way gets no argument that
-    requires a gradient. They are given by a checkpoint of nothing, and so for the lines of torch's that eager gives them for.
+    """The warnings that torch gives at a checkpoint's call: if `use_reentrant` isn't given, and if no argument of a reentrant checkpoint
+    requires a gradient. A checkpoint of nothing gives them, so that they come from the same lines of torch as in eager.
     """
 
     said: bool
@@ -212,10 +212,10 @@ def checkpoint_nothing(said: bool, requires_gradient: bool) -> None:
 
 @models(checkpoint)
 def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
-    """Stops the trace where the function does something besides computing tensors: in eager the backward pass does that a second time.
+    """Trace a checkpoint. Stops if the function does something besides computing tensors: in eager the backward pass would do that a second time.
 
-    The reentrant way is taken for the other one where they differ in nothing but the order of the backward pass: it keeps no gradients
-    where no argument requires one, and gives all results one.
+    The reentrant variant is treated as the other one if they differ only in the order of the backward pass: it keeps no gradients
+    if no argument requires one, and gives all results one.
     """
     reentrant = vm.observe(kwargs.pop("use_reentrant", vm.const(None))).constant(vm)
     how = {name: vm.observe(kwargs.pop(name)).constant(vm) for name in OPTIONS if name in kwargs}
@@ -250,7 +250,7 @@ def requires_gradient(vm: VM, arg: Object) -> bool:
 def captured(
     vm: TorchVM, function: Object, args: tuple[Object, ...], kwargs: dict[str, Object], how: dict[str, Any], reentrant: bool
 ) -> Object:
-    """What a checkpointed call gives, its function captured as a graph inside the graph."""
+    """The result of a checkpointed call, whose function is captured as an inner graph."""
     graph = vm.graph
     if any(isinstance(obj := vm.observe(arg), TensorObject) and is_disguised(obj.cls) for arg in (*args, *kwargs.values())):
         refuse(vm, " of a tensor of a subclass, whose overrides may be off in the backward pass")
@@ -290,7 +290,7 @@ def captured(
 
 
 def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: frozenset[int]) -> Object:
-    """What the node of a checkpoint gives. `arguments`: the places of the call's own arguments among the graph's operands."""
+    """The result of the node of a checkpoint. `arguments`: the positions of the call's own arguments among the graph's operands."""
     if vm.graph.autograd_node is None:
         return vm.graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes, arguments)}, {})
     if runs_functions(inner):
@@ -301,5 +301,5 @@ def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: froz
 
 
 def runs_functions(inner: InnerGraph) -> bool:
-    """Whether a graph, or one inside it, uses one of those."""
+    """Whether a graph, or one inside it, uses one of the operators in NO_RULE."""
     return any(node.target in NO_RULE for node in (*inner.graph.nodes, *nodes_inside(inner.modules)))

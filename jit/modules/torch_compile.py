@@ -1,4 +1,4 @@
-"""`torch.compile`, called by the program inside a trace: calls of what it makes of a function are traced as calls of the function."""
+"""`torch.compile`, called by the program inside a trace: calls of the compiled function are traced as calls of the function itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import models
 
 BACKENDS = (None, "inductor", "eager", "aot_eager")
-"""What torch may be asked to compile a function by without refusing: of other names only torch can say whether there is such a backend."""
+"""The backends by which torch compiles a function without rejecting them: for other names, only torch knows whether there is such a backend."""
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 FLAGS = (None, False, True)
 ACCEPTED = {"fullgraph": FLAGS, "dynamic": FLAGS, "backend": BACKENDS, "mode": MODES}
 
 
 class CompiledByTorch(GivenToCompiler):
-    """What `torch.compile` gives for a function inside a trace. None of its attributes is known."""
+    """The result of `torch.compile` for a function inside a trace. None of its attributes is known."""
 
     __slots__ = ()
 

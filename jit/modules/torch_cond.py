@@ -1,4 +1,4 @@
-"""torch.cond: both branches are graphs inside the graph, of which one runs."""
+"""torch.cond: both branches are inner graphs, one of which runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from framejit.objects.unbackednumber import UnbackedNumber
 
 NAME = "torch.cond"
 CONSTANTS = frozenset({int, float, bool, str, type(None)})
-"""Types of what a branch may give besides tensors, if the other gives the same."""
+"""Types of a branch's results besides tensors, which must be the same for the other branch."""
 
 app(torch.cond, cond_op)(plain.cond)
 
 
 @models(plain.is_open)
 def is_open(vm: TorchVM, pred: Object) -> Object:
-    """A tensor, or a bool out of tensors."""
+    """Whether a predicate is a tensor, or a bool read from tensors."""
     pred = vm.observe(pred)
     return vm.const(isinstance(pred, TensorObject) or (isinstance(pred, UnbackedNumber) and vm.graph.unbacked.value(pred.truth_value()) is None))
 
 
 @models(plain.choose)
 def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object) -> Object:
-    """A node with two graphs. Stops the trace where the branches differ in what they give."""
+    """A node with two graphs. Stops the trace if the results of the branches differ in kind."""
     functions = Functions(vm, NAME)
     condition = predicate(vm, functions, vm.observe(pred))
     branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
@@ -60,7 +60,7 @@ def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
 
 
 def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
-    """Stop the trace where the branches give not the same but for the numbers in tensors."""
+    """Stop the trace unless the branches give the same results apart from the numbers in tensors."""
     if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
         functions.refuse("whose branches give trees of different structure")
     for a, b in zip(true.leaves, false.leaves, strict=True):

@@ -23,7 +23,7 @@ COPY = "copy.deepcopy()"
 
 @models(torch.Tensor.__deepcopy__)
 def deepcopy(vm: TorchVM, self: TensorObject, memo: Object) -> Object:
-    """Of what is no plain leaf, torch copies other things, or raises. Which tensor an argument is changes from call to call, and `id()` guards it."""
+    """Breaks unless it is a plain leaf: torch would copy more, or raise. Breaks for arguments too: `id()` guards their identity, which differs in each call."""
     memo = vm.observe(memo)
     if self.source is not None and is_argument(self.source):
         vm.unsupported(breaks.UnsupportedOperation(f"{COPY} of an argument"))
@@ -34,7 +34,7 @@ def deepcopy(vm: TorchVM, self: TensorObject, memo: Object) -> Object:
 
 @models(plain.in_copied_storage)
 def in_copied_storage(vm: TorchVM, tensor: TensorObject, storages: Object) -> Object:
-    """A clone has a storage like the tensor's own where the tensor is all that lies in that, in an order without gaps. Other storages aren't copied."""
+    """A clone has a storage like the tensor's own if the tensor covers all of that, in an order without gaps. Other storages aren't copied."""
     storage, fake = storage_of(vm, tensor, COPY), tensor.look(vm)
     offset = storage_offset(vm, tensor).constant(vm)
     key = IdObject(storage)

@@ -1,6 +1,6 @@
-"""`tensor.data = value`: the tensor goes on as another one of the same shape, with the memory of `value`.
+"""`tensor.data = value`: the tensor becomes another one of the same shape, with the memory of `value`.
 
-What the graph does with the tensor from then on it does with a detached `value`; a tensor from outside is given that memory after the graph.
+From then on, the graph uses a detached `value` for the tensor; a tensor from outside gets that memory after the graph.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def refuse(vm: TorchVM, why: str) -> NoReturn:
 
 @sets(torch.Tensor.data)
 def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
-    """Gradients of what was computed from the tensor before can't be asked any more; whatever leaves the graph can't lead to the tensor in its new state."""
-    if value is self:  # as of Module.to() that converts nothing
+    """Gradients of results computed from the tensor before can no longer be asked for; no output of the graph may lead to the tensor as it is now."""
+    if value is self:  # as in Module.to() that converts nothing
         return
     graph = vm.graph
     if not isinstance(value, TensorObject) or not is_plain(self.cls) or not is_plain(value.cls):

@@ -1,7 +1,7 @@
-"""Whether operators must be deterministic: the trace remembers what the program sets, and sets it where it ends.
+"""Whether operators must be deterministic: the trace remembers what the program sets, and sets it at its end.
 
-With the backend "eager", operators run with the setting so set. What AOTAutograd makes of a graph runs with the one in force when it is called: with it, an
-operator that comes while the setting is another breaks the trace.
+With the backend "eager", operators run with this setting. What AOTAutograd makes of a graph runs with the one in force when it is called: with it, an
+operator that comes after a change of the setting breaks the trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ON, WARN_ONLY = Switch(IS_ON, switch_on, everywhere=True), Switch(WARNS, switch_
 
 @dataclass(frozen=True, slots=True)
 class DeterminismSet:
-    """The effect of calling `torch.use_deterministic_algorithms`, which sets an option of Inductor's too."""
+    """The effect of calling `torch.use_deterministic_algorithms`, which also sets an option of Inductor."""
 
     enabled: bool
     warn_only: bool

@@ -1,4 +1,4 @@
-"""torch.distributed.tensor: distributed tensors are values of the graph as they are. The methods that lead to them and back, which communicate, are nodes.
+"""torch.distributed.tensor: distributed tensors are values of the graph as they are. The methods that convert to them and back, which communicate, are nodes.
 
     d = DTensor.from_local(x, mesh, [Shard(0)])         # a node; mesh and placements belong to its target
     (d * 2).redistribute(placements=[Replicate()]).to_local()
@@ -35,7 +35,7 @@ if torch.distributed.is_available():
 
 
 class PlacementObject(TorchConstObject):
-    """How a distributed tensor lies along one dimension of its device mesh: immutable, compared by value."""
+    """The layout of a distributed tensor along one dimension of its device mesh: immutable, compared by value."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class PlacementObject(TorchConstObject):
 
 
 class PlacementQuestion(Object):
-    """A bound method that asks a placement what it is."""
+    """A bound method that asks a placement what kind it is."""
 
     __slots__ = ("placement", "name")
 
@@ -68,14 +68,14 @@ QUESTIONS = ("is_shard", "is_replicate", "is_partial")
 
 
 def wrap_placement(vm: VM, value: Any, source: Source) -> Object:
-    """A placement: guarded by value, when asked for. Others than the usual ones are objects like any other."""
+    """Wrap a placement: guarded by value, when asked for. Unusual ones are ordinary objects."""
     if type(value) not in (Shard, Replicate, Partial):
         return wrapper_for(object).wrap(vm, value, source)
     return PlacementObject(value, source, pending=source is not None)
 
 
 def real_of(vm: VM, value: Object) -> Any:
-    """An argument that isn't a tensor. Of a device mesh it is guarded which one it is."""
+    """An argument that isn't a tensor. The identity of a device mesh is guarded."""
     value = vm.observe(value)
     if value.cls is DeviceMesh and value.source is not None:
         vm.guard(ValueIs, value.source, value.value)
@@ -96,7 +96,7 @@ def target_of(function: Callable[..., Any], options: dict[str, Any]) -> Callable
 
 
 def makes_node(function: Callable[..., Any], refused: Callable[[dict[str, Any]], bool] = lambda options: False) -> None:
-    """Have calls of a method be nodes. `refused`: whether a call with these arguments besides the tensor runs natively."""
+    """Make calls of a method nodes. `refused`: whether a call with these arguments, besides the tensor, runs natively."""
     signature = inspect.signature(function)
 
     def call(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
@@ -109,7 +109,7 @@ def makes_node(function: Callable[..., Any], refused: Callable[[dict[str, Any]],
         if options is None or refused(options) or not isinstance(tensor, TensorObject):
             vm.unsupported(breaks.TensorSubclass(f"DTensor, of which {function.__name__}() is given what no node can take"))
         if "async_op" in options:
-            options["async_op"] = False  # else its local tensor is one that others have to wait for, of another class
+            options["async_op"] = False  # otherwise its local tensor is of another class, which must be waited for
         vm.graph.wrappers.meet_distributed()
         return enter(vm, target_of(function, options), [tensor])
 
@@ -137,7 +137,7 @@ def read_placements(vm: VM, tensor: TensorObject) -> Object:
 
 
 def register() -> None:
-    """Say what distributed tensors and their placements mean."""
+    """Register the meanings of distributed tensors and their placements."""
     wraps(Placement)(wrap_placement)
     for cls in (Shard, Replicate, Partial):
         models(cls)(make_constructor(cls))

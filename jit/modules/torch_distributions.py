@@ -1,4 +1,4 @@
-"""torch.distributions: what its Python code asks C for. All else of it is traced as any code."""
+"""torch.distributions: models of what its Python code calls in C. The rest of it is traced as any code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pure(torch._C._infer_size)
 
 @models(_lazy_property_and_property)
 def lazy_property_of_class(vm: VM, wrapped: Object) -> Object:
-    """What a class gives for a parameter that its instances compute when asked: a new property at each access, of which `validate_args` asks the type."""
+    """The value that a class gives for a parameter that its instances compute lazily: a new property at each access, whose type `validate_args` asks for."""
     wrapped = vm.observe(wrapped)
     if wrapped.cls is not FunctionType or not isinstance(wrapped.value, FunctionType):
         vm.unsupported(breaks.UnsupportedCall("a lazy property of what is no function from outside"))

@@ -1,4 +1,4 @@
-"""`flex_attention`: the functions that change a score, and that say what is masked, are graphs inside the graph, of one score each."""
+"""`flex_attention`: the functions that change a score, and that define the mask, are inner graphs for a single score."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
 
 PLACES = 4
-"""Of a score: its batch, its head, its query and its key."""
+"""The place of a score: its batch, its head, its query and its key."""
 
 app(flex_attention)(plain.flex_attention)
 app(flex.create_mask)(plain.create_mask)
@@ -29,7 +29,7 @@ app(flex._ordered_to_dense)(plain.ordered_to_dense)
 
 
 def for_each_place(function: Callable[..., torch.Tensor], scores: tuple[Any, ...], places: tuple[Any, ...], used: tuple[Any, ...]) -> torch.Tensor:
-    """What a function of one score gives for all of them, or for all places: a tensor with a dimension for each of these."""
+    """The results of a function of one score for all scores, or for all places: a tensor with a dimension for each component of a place."""
     for position in reversed(range(len(places))):
         dims = [0 if position == index else None for index in range(len(places))]
         function = torch.vmap(function, in_dims=(*[0 for _ in scores], *dims, *[None for _ in used]))
@@ -40,7 +40,7 @@ def for_each_place(function: Callable[..., torch.Tensor], scores: tuple[Any, ...
 def attend(
     vm: TorchVM, qkv: Object, score_mod: Object, mask: Object, mask_mod: Object, scale: Object, options: Object
 ) -> Object:
-    """Stops the trace where one of the functions does something else than computing a tensor."""
+    """Stop the trace if one of the functions does something other than computing a tensor."""
     functions = Functions(vm, "flex_attention")
     tensors = functions.all_tensors(abstract.iterate(vm, qkv), "the argument")
     score, score_buffers = one_score(functions, score_mod, [scalar(vm, tensors[0]), *places(vm, tensors[0])])
@@ -67,12 +67,12 @@ def scalar(vm: TorchVM, like: TensorObject, **kwargs: Any) -> Object:
 
 
 def places(vm: TorchVM, query: TensorObject) -> list[Object]:
-    """What stands for the place of a score."""
+    """Stand-ins for the place of a score."""
     return [scalar(vm, query, dtype=torch.int32) for _ in range(PLACES)]
 
 
 def one_score(functions: Functions, function: Object, args: list[Object]) -> tuple[fx.Node, tuple[fx.Node, ...]]:
-    """The graph of a function of one score, and what it uses besides its arguments."""
+    """The graph of a function of one score, and the values that it uses besides its arguments."""
     traced = functions.traced_to_tensor(function, args, items_by_index=True)
     functions.check_unchanged((traced,))
     first = functions.vm.graph.nodes_of(args)

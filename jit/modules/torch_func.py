@@ -1,4 +1,4 @@
-"""torch.func: what is transformed is a graph inside the graph, traced as if there were no transform, and an operator runs the transform on it."""
+"""torch.func: the transformed function is an inner graph, traced as if there were no transform, and an operator runs the transform on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ app(eager_transforms.linearize)(plain.linearize)
 
 @models(lazy_load_decompositions)
 def load_decompositions(vm: TorchVM) -> Object:
-    """functorch's decompositions need no loading here: the operator that uses them loads them when it runs on fakes."""
+    """functorch's decompositions needn't be loaded here: the operator that uses them loads them when it runs on fakes."""
     return vm.const(None)
 
 
@@ -59,9 +59,9 @@ def plain_list(vm: TorchVM, values: Object) -> list[Any]:
 
 
 class Transform:
-    """A transform by this name of a function of some arguments, which is traced as a graph inside the graph.
+    """A transform with this name of a function of some arguments, which is traced as an inner graph.
 
-    Of the arguments, the tensors are the graph's own; others stay what they are. `given`: the indices of the tensors among them, in order.
+    The inner graph has its own tensors for the tensors among the arguments; the others stay the same. `given`: the indices of these tensors, in order.
     """
 
     def __init__(self, vm: TorchVM, name: str, args: Sequence[Object], taken: Sequence[int] | None = None) -> None:
@@ -76,11 +76,11 @@ class Transform:
         self.vm.unsupported(breaks.InsideTransform(self.name, why))
 
     def tensors(self) -> list[Object]:
-        """The arguments that are the inner graph's own."""
+        """The arguments for which the inner graph has its own tensors."""
         return [self.args[index] for index in self.given]
 
     def places(self, which: Sequence[int] | None) -> tuple[int, ...] | None:
-        """Indices of arguments as indices among the tensors."""
+        """Convert indices of arguments to indices among the tensors."""
         if which is None:
             return None if len(self.given) == len(self.args) else self.refuse("of what is no plain tensor")
         if not set(which) <= set(self.given):
@@ -90,11 +90,11 @@ class Transform:
     def trace(
         self, function: Object, seen: Callable[[int, torch.Tensor], torch.Tensor], enables_grad: bool = False, kind: Transforming | None = None
     ) -> list[Object]:
-        """What the function gives, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one. `kind`: what is told of the
-        transform; else its name, and whether it enables gradients."""
+        """The result of the function, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one. `kind`: the description of
+        the transform; by default its name, and whether it enables gradients."""
         vm, graph = self.vm, self.vm.graph
         if enables_grad and any(mode.cls is not DeviceContext for mode in graph.function_modes.stack):
-            self.refuse("under a mode that sees each of torch's functions")  # those that torch's own code calls among them
+            self.refuse("under a mode that sees each of torch's functions")  # also those that torch's own code calls
         mark, before, modes = vm.trail.mark(), reachable(vm, [function, *stored_outside(vm)]), graph.modes.current
         graph.begin_inner(transform=kind or Transforming(self.name, enables_grad))
         told = vm.answers.count()
@@ -118,7 +118,7 @@ class Transform:
         return items(vm, result)
 
     def leaks(self, mark: int, before: Reached) -> bool:
-        """Whether something that the function has changed holds a tensor of the inner graph. Other changes are as good inside a transform as outside."""
+        """Whether something that the function has changed holds a tensor of the inner graph. Other changes are as fine inside a transform as outside."""
         body = self.vm.graph.body.fx
         seen: set[int] = set()
         waiting = [*self.vm.effects.mutated_since(mark), *[obj for obj in before.made.values() if isinstance(obj, Object)]]
@@ -143,7 +143,7 @@ class Transform:
         return values
 
     def run(self, target: Callable[..., Any], outputs: Sequence[Object], *options: Any, further: Sequence[Sequence[Object]] = ()) -> fx.Node:
-        """The node that runs the transform on the inner graph, which gives these outputs. `further`: tensors that it takes besides the arguments."""
+        """The node that runs the transform on the inner graph, which returns these outputs. `further`: tensors that it takes besides the arguments."""
         graph = self.vm.graph
         try:
             inner = graph.end_inner(outputs)
@@ -153,17 +153,17 @@ class Transform:
         return graph.node_of(target, (graph.attach(inner, {}), *options, *args, inner.operands), raises=False)
 
     def results(self, node: fx.Node) -> list[Object]:
-        """The tensors that such a node gives."""
+        """The tensors that such a node returns."""
         return items(self.vm, self.vm.graph.result_of(node))
 
 
 def alone(index: int, fake: torch.Tensor) -> torch.Tensor:
-    """A tensor as functions under a transform see it that hides no dimension."""
+    """A tensor as seen by functions under a transform that hides no dimension."""
     return without_record(fake)
 
 
 def one_of(fake: torch.Tensor, dim: int) -> torch.Tensor:
-    """A tensor that is mapped along a dimension, as the mapped function sees it. That is traced even if there is nothing to map, as torch calls it then too."""
+    """A tensor mapped along a dimension, as the mapped function sees it. That is traced even if there is nothing to map, since torch also calls it then."""
     if guard_or_false(fake.size(dim) == 0):
         sizes, strides = list(fake.size()), list(fake.stride())
         del sizes[dim], strides[dim]
@@ -174,7 +174,7 @@ def one_of(fake: torch.Tensor, dim: int) -> torch.Tensor:
 
 @models(plain.call_vmapped)
 def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, randomness: Object, size: Object) -> Object:
-    """Tensors that are not mapped are what they are outside."""
+    """Call a function under torch.vmap. Tensors that are not mapped are the same as outside."""
     mapped = plain_list(vm, dims)
     taken = [index for index, dim in enumerate(mapped) if dim is not None]
     transform = Transform(vm, VMAP, items(vm, args), taken)
@@ -194,7 +194,7 @@ def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, rand
 
 
 def differentiable(places: Sequence[int]) -> Callable[[int, torch.Tensor], torch.Tensor]:
-    """How functions under `grad` and `vjp` see their arguments: those at these places are leaves."""
+    """The view that functions under `grad` and `vjp` have of their arguments: those at these indices are leaves."""
 
     def seen(index: int, fake: torch.Tensor) -> torch.Tensor:
         return alone(index, fake).requires_grad_(index in places)
@@ -230,7 +230,7 @@ def call_jvp(vm: TorchVM, function: Object, args: Object, which: Object, tangent
 
 
 class PullBack(Object):
-    """What a node of a `vjp` gives for its function. It can't leave the graph: then a restart leaves the whole `vjp` to native code."""
+    """The function that a node of a `vjp` returns. It can't leave the graph: if it would, a restart leaves the whole `vjp` to native code."""
 
     __slots__ = ("vm", "node", "place")
     transform = "torch.func.vjp"

@@ -18,7 +18,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 
 RULE = "torch.vmap with the vmap method"
-"""What runs the graph of such a method, by name."""
+"""The name of the transform that runs the graph of such a method."""
 
 
 def mapping_graph(vm: TorchVM, args: Sequence[Object]) -> Body | None:
@@ -28,7 +28,7 @@ def mapping_graph(vm: TorchVM, args: Sequence[Object]) -> Body | None:
 
 
 def transforms_inside(vm: TorchVM, body: Body) -> list[str]:
-    """The transforms of torch.func's in force inside of the torch.vmap that runs a graph, by name, the innermost first."""
+    """The transforms of torch.func in force inside the torch.vmap that runs a graph, by name, the innermost first."""
     around = list(transforms_of(vm.graph.body))
     inside = around[: [graph for graph, _ in around].index(body)]
     return [transforming.name for _, transforming in inside if transforming.outside_of is None]
@@ -40,7 +40,7 @@ def is_mapped(vm: TorchVM, arg: Object, body: Body) -> bool:
 
 
 def call_with_rule(vm: TorchVM, cls: Object, args: Sequence[Object], body: Body) -> Object:
-    """What a Function with a `vmap` method gives for one item of the torch.vmap that runs a graph."""
+    """The result, for one item of the torch.vmap that runs a graph, of a Function with a `vmap` method."""
     assert body.transform is not None and body.transform.mapping is not None
     mapping, dims = body.transform.mapping, [vm.const(0 if is_mapped(vm, arg, body) else None) for arg in args]
     found = vm.call_app(plain.mapped, [cls, mapping.size, vm.const(mapping.randomness), TupleObject(dims), TupleObject(list(args))])
@@ -49,7 +49,7 @@ def call_with_rule(vm: TorchVM, cls: Object, args: Sequence[Object], body: Body)
 
 @models(plain.call_rule)
 def call_rule(vm: TorchVM, function: Object, args: Object, in_dims: Object, size: Object) -> Object:
-    """Values that are no tensors stay what they are."""
+    """Call the Function's `vmap` method. Values other than tensors stay the same."""
     given = items(vm, args)
     body = mapping_graph(vm, given)
     assert body is not None

@@ -1,4 +1,4 @@
-"""Modes that are asked before each of torch's functions (`TorchFunctionMode`), as the program enters and leaves them; `with torch.device(...)` is one."""
+"""Modes that are asked before each of torch's functions (`TorchFunctionMode`), and their entry and exit by the program; `with torch.device(...)` is one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def push_on_stack(vm: TorchVM, mode: Object) -> Object:
 
 @models(POP)
 def pop_from_stack(vm: TorchVM) -> Object:
-    """End the innermost mode. Default devices below the program's modes are in force while graphs run too: they end natively."""
+    """End the innermost mode. Default devices below the program's modes are also in force while graphs run: they end natively."""
     stack = vm.graph.function_modes.stack
     if not stack:
         vm.unsupported(ELSEWHERE)
@@ -50,14 +50,14 @@ def enter_device(vm: TorchVM, self: Object) -> Object:
 
 @models(torch.device.__exit__)
 def leave_device(vm: TorchVM, self: Object, *error: Object) -> Object:
-    """THPDevice_exit: it ends the innermost mode, whichever that is."""
+    """THPDevice_exit, which ends the innermost mode, whichever that is."""
     pop_from_stack(vm)
     return vm.const(None)
 
 
 @models(DeviceContext.__torch_function__)
 def device_override(vm: TorchVM, self: Object, func: Object, types: Object, args: Object | None = None, kwargs: Object | None = None) -> Object:
-    """torch/utils/_device.py: functions that make tensors are told the device."""
+    """torch/utils/_device.py: the device is passed to functions that make tensors."""
     func = vm.observe(func)
     positional, by_name = arguments(vm, args, kwargs)
     if func.value in _device_constructors() and ("device" not in by_name or vm.observe(by_name["device"]).cls is type(None)):
@@ -65,7 +65,7 @@ def device_override(vm: TorchVM, self: Object, func: Object, types: Object, args
     return abstract.call(vm, func, positional, by_name)
 
 
-# What asks for the stack. The default devices at its bottom, which are not the trace's, are guarded with the global state.
+# Functions that read the stack. The default devices at its bottom, which aren't the trace's, are guarded with the global state.
 
 
 @models(NATIVE._is_torch_function_mode_enabled)
@@ -86,11 +86,11 @@ def stack_at(vm: TorchVM, level: Object) -> Object:
     return vm.graph.function_modes.stack[index]
 
 
-# Functions that ask modes, and are no operations on tensors.
+# Functions that ask modes, and aren't operations on tensors.
 
 
 def asking_modes(function: Any) -> None:
-    """Have modes asked before the function's own model."""
+    """Let modes be asked before the function's own model."""
 
     @around(function)
     def asked(vm: TorchVM, *args: Object, own: Model, **kwargs: Object) -> Object:
@@ -105,7 +105,7 @@ for _function in (NATIVE._set_grad_enabled, torch.device):
 
 @around(torch.get_default_device)
 def get_default_device(vm: TorchVM, own: Model) -> Object:
-    """Other modes see how torch finds the index of the device: then its own code is traced."""
+    """torch.get_default_device. Modes see how torch determines the index of the device: if there are any, its own code is traced."""
     if any(mode.cls is not DeviceContext for mode in vm.graph.function_modes.stack):
         return vm.run_function(vm.pin(torch.get_default_device), {})
     for mode in reversed(vm.graph.function_modes.stack):

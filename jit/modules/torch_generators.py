@@ -1,4 +1,4 @@
-"""torch.Generator: the trace knows a generator's state as a tensor, from which the graph draws and of which it gives the next one."""
+"""torch.Generator: the trace knows a generator's state as a tensor; a draw in the graph takes that and also returns the next one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASON = breaks.Random("a torch.Generator")
 
 
 class RandomGeneratorObject(StatefulGenerator):
-    """A torch.Generator of a CPU."""
+    """A torch.Generator for the CPU."""
 
     __slots__ = ()
     kind = TORCH
@@ -46,7 +46,7 @@ def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> Object:
 
 @models(torch.Generator)
 def make_generator(vm: TorchVM, device: Object | None = None) -> Object:
-    """A new generator, in the state that all have first."""
+    """A new generator, in the initial state, which is the same for all."""
     where = None if device is None else vm.observe(device).constant(vm)
     if where is not None and torch.device(where) != CPU:
         vm.unsupported(REASON)
@@ -54,7 +54,7 @@ def make_generator(vm: TorchVM, device: Object | None = None) -> Object:
 
 
 def known(vm: VM, self: Object) -> RandomGeneratorObject:
-    """The receiver of a method. Breaks where it is of a subclass, or the generator that torch draws from where no other is given."""
+    """The receiver of a method. Breaks if it is of a subclass, or the generator that torch draws from by default."""
     if not isinstance(self, RandomGeneratorObject) or (self.source is not None and self.is_process(vm)):
         vm.unsupported(REASON)
     return self
@@ -94,7 +94,7 @@ def read_device(vm: TorchVM, self: Object) -> Object:
 
 @library(RuleOrder.BY_ARGUMENTS)
 def draw(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of one of torch's functions or methods with `generator=`; None where none is given."""
+    """A call of one of torch's functions or methods with `generator=`; None if that isn't passed."""
     if "generator" not in kwargs:
         return None
     generator = vm.observe(kwargs["generator"])
@@ -117,7 +117,7 @@ def draw(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Ob
 
 
 def name_of(function: Any, target: Any) -> str | None:
-    """How a function is named in a DrawCall; None where it can't be."""
+    """The name of a function in a DrawCall; None if it can't be named."""
     if isinstance(target, str):
         return f".{target}"
     name = getattr(function, "__name__", "")
@@ -125,7 +125,7 @@ def name_of(function: Any, target: Any) -> str | None:
 
 
 def drawn_by(vm: TorchVM, call: DrawCall, state: TensorObject, args: list[Object], kwargs: dict[str, Object], looks: bool) -> Object:
-    """What a call draws, and the next state. `looks`: of its first tensor, it reads no more than the form."""
+    """The result of a draw, and the next state. `looks`: the draw reads no more than the form of its first tensor."""
 
     def part(obj: Object) -> Any:
         obj = vm.observe(obj)

@@ -1,4 +1,4 @@
-"""Gradients asked for inside compiled code: computed by the graph where it holds all that they depend on, else natively, between two graphs."""
+"""Gradients asked for inside compiled code: computed by the graph if it contains everything that they depend on, else natively, between two graphs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 GRAD, BACKWARD, TENSOR_BACKWARD = map(inspect.signature, (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward))
 
 USUAL = (("only_inputs", True), ("is_grads_batched", False))
-"""Arguments of `torch.autograd.grad` that change nothing when they are given so."""
+"""Arguments of `torch.autograd.grad` that have no effect with these values."""
 
 
 @models(torch.autograd.grad)
 def autograd_grad(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-    """The call itself enters the graph."""
+    """torch.autograd.grad, which becomes a node of the graph itself."""
     given = GRAD.bind(*args, **kwargs).arguments
     asked = question(vm, "torch.autograd.grad", given, "outputs", "grad_outputs")
     if vm.observe(given["inputs"]).cls is dict or any(abstract.truth(vm, vm.observe(given[name])) is not usual for name, usual in USUAL if name in given):
@@ -56,7 +56,7 @@ def tensor_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
 
 
 def run_backward(vm: TorchVM, asked: Question) -> Object:
-    """The graph computes the gradients of the leaves; storing them in `.grad`, or adding them to what is there, is traced as if the program did it."""
+    """The graph computes the gradients of the leaves; storing them in `.grad`, or adding them to it, is traced as if the program did it."""
     reached = asked.leaves(vm, listens=True)
     leaves = reached if asked.inputs is None else [leaf for leaf in asked.inputs if leaf in reached]
     if not leaves or (asked.inputs is not None and len(set(leaves)) != len(asked.inputs)):

@@ -1,7 +1,7 @@
-"""Hooks on gradients of tensors: those on what the graph computes, and handles of hooks.
+"""Hooks on gradients of tensors that the graph computes, and handles of hooks.
 
-A hook that only computes is part of the graph. Any other is called by the graph's own backward pass (backward_hooks.py), if that comes, or is put on natively,
-between two graphs. A hook on a tensor from outside is put on after the graph (input_hooks.py).
+A hook that only computes is part of the graph. Any other is called by the graph's own backward pass (backward_hooks.py), if there is one, or is put on
+natively, between two graphs. A hook on a tensor from outside is put on after the graph (input_hooks.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METHODS = frozenset({"remove", "__enter__", "__exit__"})
 
 
 class Registration(Protocol):
-    """What a handle stands for: a hook that the trace has put on."""
+    """The registration of a hook by the trace, which its handle represents."""
 
     def take_off(self, vm: TorchVM) -> None:
         """The program removes the hook."""
@@ -63,7 +63,7 @@ class HandleObject(Object):
 
 
 class InGraph:
-    """A hook that the graph puts on a tensor, by this node. Outside the graph there is no handle of it, so that where somebody wants that, a restart
+    """A hook that the graph puts on a tensor, by this node. It has no handle outside the graph: if one is needed, a restart
     leaves the hook to native code.
     """
 
@@ -83,7 +83,7 @@ class InGraph:
 
 
 class DeferredHook(InGraph):
-    """A hook that the graph's own backward passes call. `reader` has a restart leave it to native code where others may follow."""
+    """A hook that the graph's own backward passes call. Through `reader`, a restart leaves it to native code if others may follow."""
 
     def __init__(self, vm: TorchVM, listener: Listener, reader: LaterReader) -> None:
         super().__init__(vm, listener.node)
@@ -110,7 +110,7 @@ def put_on_computed(vm: TorchVM, tensor: TensorObject, hook: Object) -> Object:
 
 
 def listen(vm: TorchVM, tensor: TensorObject, code: BackwardCode, gradient: fx.Node) -> Object:
-    """Have the graph put a hook on, which is a graph as well."""
+    """Have the graph put on a hook, which is a graph as well."""
     operands = code.graph.operands
     position = operands.index(gradient) if gradient in operands else None
     given = tuple([node for node in operands if node is not gradient])
@@ -133,9 +133,9 @@ def may_defer(vm: TorchVM, tensor: TensorObject) -> bool:
 
 
 def defer(vm: TorchVM, tap: fx.Node, hook: Object, inputs: int | None, what: str) -> Object:
-    """Leave a hook to backward passes in the graph. Where another may follow after the graph, a restart leaves the hook to native code.
+    """Leave a hook to backward passes in the graph. If another may follow after the graph, a restart leaves the hook to native code.
 
-    `tap`: a node that gives the Tap by which they come. `inputs`: see Listener.
+    `tap`: a node that returns the Tap which they pass. `inputs`: see Listener.
     """
     listener = Listener(tap, hook, inputs)
     vm.trail.set(vm.graph.listening, "hooks", (*vm.graph.listening.hooks, listener))
@@ -143,7 +143,7 @@ def defer(vm: TorchVM, tap: fx.Node, hook: Object, inputs: int | None, what: str
 
 
 def traced_hook(vm: TorchVM, tensor: TensorObject, hook: Object) -> tuple[BackwardCode, fx.Node] | None:
-    """A hook as a graph, and the node that stands for the gradient which it is given; None where it can't be a graph."""
+    """A hook as a graph, and the node that stands for the gradient passed to it; None if it can't be a graph."""
     (gradient,) = gradients_like(vm, [tensor])
     assert isinstance(gradient, TensorObject)
 
@@ -169,8 +169,8 @@ def register_natively(vm: TorchVM, tensor: TensorObject, name: str) -> NoReturn:
 
 @models(torch.Tensor.retain_grad)
 def retain_grad(vm: TorchVM, self: TensorObject) -> Object:
-    """Keep the gradient of what the graph has computed, if its backward pass comes by. Where another may follow, and the tensor leaves a graph that is one
-    operator to autograd, a restart leaves it to native code."""
+    """Keep the gradient of a tensor that the graph has computed, if its backward pass computes it. If another may follow, and the tensor leaves a graph that is
+    one operator to autograd, a restart leaves the call to native code."""
     fake = self.look(vm)
     if not fake.requires_grad:
         vm.raise_(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
@@ -184,7 +184,7 @@ def retain_grad(vm: TorchVM, self: TensorObject) -> Object:
 
 
 def retain_grad_of_input(vm: TorchVM, tensor: TensorObject) -> Object:
-    """A leaf keeps its gradient anyway, and so does a tensor that was told so before."""
+    """retain_grad of a tensor from outside: a leaf keeps its gradient anyway, and so does a tensor for which it was called before."""
     if tensor.source is None or not is_disguised(tensor.cls):
         if read_is_leaf(vm, tensor).constant(vm) or read_retains_grad(vm, tensor).constant(vm):
             return vm.const(None)
@@ -235,7 +235,7 @@ def holds_computed(vm: TorchVM, hook: Object) -> bool:
 
 
 class OnInput:
-    """A hook that is put on a tensor from outside, by a method of this name: an effect. `earlier`: those that were put on before it."""
+    """The effect of putting a hook on a tensor from outside, by a method of this name. `earlier`: the hooks that were put on before it."""
 
     def __init__(self, vm: TorchVM, tensor: TensorObject, hook: Object, method: str, earlier: tuple[OnInput, ...]) -> None:
         self.vm = vm
@@ -253,7 +253,7 @@ class OnInput:
     def replay(self, cg: Codegen) -> None:
         if self.removed:
             return
-        if self.vm.graph.fakes.has_new_version(self.tensor.node) and not self.tensor.value.is_leaf:  # the hook is on what the tensor was before
+        if self.vm.graph.fakes.has_new_version(self.tensor.node) and not self.tensor.value.is_leaf:  # the hook is on the tensor's state before the change
             self.vm.restart(self.place, breaks.HookUnsupported(f"{self.method}() of a tensor that is changed in place"))
         cg.load(self.handle)
         cg.pop_top()
@@ -262,7 +262,7 @@ class OnInput:
         before = [registration.handle for registration in self.earlier if registration.tensor is self.tensor and not registration.removed]
         cg.load(self.tensor)
         cg.load(self.hook)
-        for handle in before:  # whose hooks autograd is to call before this one
+        for handle in before:  # autograd must call their hooks before this one
             cg.load(handle)
         cg.call_const(PUT_ON[self.method, self.removed], 2 + len(before))
 
@@ -288,7 +288,7 @@ PUT_ON = {(method, removed): put_on(method, removed) for method in ("register_ho
 
 @rules(RemovableHandle.remove)
 def removal_of_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Taking off a hook that the trace has put on a tensor. Behind a graph break, one that was put on before it is taken off natively: its number is another
+    """Remove a hook that the trace has put on a tensor. After a graph break, one that was put on before it is removed natively, because its number differs
     in each call. None: it's neither."""
     handle = vm.observe(args[0])
     if isinstance(handle, HandleObject):

@@ -1,4 +1,4 @@
-"""Lazy modules, whose first call makes their parameters by the shape of its input. That is done for real, ahead of the trace, which is then restarted."""
+"""Lazy modules, whose first call makes their parameters from the shape of its input. That is done for real, ahead of the trace, which is then restarted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAZY = {
 
 @models(HOOK)
 def infer_parameters(vm: TorchVM, self: Object, module: Object, args: Object, kwargs: Object | None = None) -> Object:
-    """The hook that runs before the first `forward`: it materialises the parameters, and takes itself away."""
+    """The hook that runs before the first `forward`: it materialises the parameters, and removes itself."""
     lazy = vm.observe(module)
     reason = breaks.LazyModuleCall(f"a {classes.qualname(lazy.cls)}")
     shapes = [shape_given(vm, arg) for arg in abstract.iterate(vm, args)]
@@ -41,7 +41,7 @@ def infer_parameters(vm: TorchVM, self: Object, module: Object, args: Object, kw
 
 
 def shape_given(vm: TorchVM, arg: Object) -> tuple[int, ...] | None:
-    """The shape of a tensor in this call; None where data of tensors decide it, and of other values."""
+    """The shape of a tensor in this call; None if it depends on data of tensors, and for other values."""
     arg = vm.observe(arg)
     if not isinstance(arg, TensorObject):
         return None
@@ -59,13 +59,13 @@ def is_as_torch_made_it(lazy: Object) -> bool:
 
 
 def has_changed_anything(vm: TorchVM) -> bool:
-    """Whether the call has changed something by now that might make a difference to new parameters: values, modes, the state of random numbers."""
+    """Whether the call has already changed something that might affect new parameters: values, modes, the state of random numbers."""
     graph = vm.graph
     if graph.is_inner() or graph.modes.current != graph.modes.initial or graph.function_modes.stack or graph.function_modes.initial:
         return True
     if not all(isinstance(changed, TensorObject) for changed in vm.effects.mutated_since(0)):
         return True
     graph.refresh()
-    graph.fakes.stale = True  # what changes fakes in place does so once more here
+    graph.fakes.stale = True  # operators that change fakes in place run again here
     nodes = [node for node in graph.outermost.fx.nodes if node in graph.outermost.notes and statistics_of(node) is None]  # no parameter is made of those
     return any(is_declared(node.target) or has_effect(node, graph.fakes.running) for node in nodes)

@@ -1,7 +1,7 @@
 """`requires_grad` of tensors, set by the program: a generator's step freezes the discriminator, and the discriminator's step thaws it.
 
-A tensor from outside is then another node of the graph, which shares its memory: what is computed from that has another record. The tensor itself is told
-after the graph, if it is told anything new.
+A tensor from outside then becomes another node of the graph, which shares its memory, so that results computed from it have another autograd record. The tensor
+itself is changed after the graph, if its setting differs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def set_requires_grad(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
 
 
 def check(vm: TorchVM, self: TensorObject) -> None:
-    """Stop the trace where a tensor from outside can't go on as another node, or where torch raises."""
+    """Stop the trace if a tensor from outside can't become another node, or if torch raises."""
     fake = self.look(vm)
     if vm.graph.is_inner() or vm.graph.function_modes.asks_modes():
         refuse(vm, " inside an operator that takes functions, or under a function mode")
@@ -68,7 +68,7 @@ def check(vm: TorchVM, self: TensorObject) -> None:
 
 
 def turned_into_new(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
-    """Have the tensor go on as a new node of its memory."""
+    """Let the tensor continue as a new node with the same memory."""
     graph, place = vm.graph, vm.place()
     twin = enter(vm, torch.Tensor.detach, [self])
     assert isinstance(twin, TensorObject)

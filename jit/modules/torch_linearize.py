@@ -1,4 +1,4 @@
-"""torch.func.linearize: its function is a graph inside the graph, of which the function that it gives has a node compute tangents, each time it is called."""
+"""torch.func.linearize: its function is an inner graph. Each call of the function that it returns has a node compute tangents with that graph."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LINEARIZE = "torch.func.linearize"
 
 
 class PushForward(PullBack):
-    """What a `linearize` knows for its function: the graph of what it was given, for which `primals` of the graph around it, and how many tensors that gives.
-    It can't leave the graph: then a restart leaves the whole `linearize` to native code.
+    """The function that a `linearize` returns: its function's graph, the `primals` of the outer graph at which it is linearised, and the number of results.
+    It can't leave the graph: if it would, a restart leaves the whole `linearize` to native code.
 
-    What it uses mustn't change: torch takes values of the time of the first call, and some of later ones.
+    The values that it uses mustn't change: torch takes some values from the time of the first call, and others from later calls.
     """
 
     __slots__ = ("inner", "primals", "count", "versions")
@@ -39,12 +39,12 @@ class PushForward(PullBack):
         self.versions = [version_of(fake) for fake in self.fakes()]
 
     def fakes(self) -> list[Any]:
-        """The fakes of all tensors that the linearized function uses."""
+        """The fakes of all tensors that the linearised function uses."""
         examples = [node.meta["example_value"] for node in (*self.primals, *self.inner.operands)]
         return [example for example in examples if hasattr(example, "requires_grad")]
 
     def check(self, given: list[Object]) -> str | None:
-        """Why the graph can't give tangents for these; None if it can."""
+        """The reason why the graph can't compute tangents for these; None if it can."""
         self.vm.graph.refresh()
         fakes = [tensor.look(self.vm) for tensor in given if isinstance(tensor, TensorObject)]
         looks = [(fake.shape, fake.dtype, fake.device) for fake in fakes]
@@ -58,7 +58,7 @@ class PushForward(PullBack):
 
 @models(plain.call_linearize)
 def call_linearize(vm: TorchVM, function: Object, args: Object) -> Object:
-    """Gradients go through torch's graph in part, wherever it hasn't computed beforehand what doesn't depend on tangents: such a call is left to torch."""
+    """Gradients don't pass through what torch's graph has computed beforehand because it doesn't depend on tangents: such a call is left to torch."""
     place, graph = vm.place(), vm.graph
     graph.fakes.stop_caching()
     zero_tensors.keep_fakes()

@@ -1,6 +1,6 @@
-"""torch's operators that run a function many times: `while_loop`, `map`, `scan` and `associative_scan`. The function is a graph inside the graph.
+"""torch's operators that run a function many times: `while_loop`, `map`, `scan` and `associative_scan`. The function is an inner graph.
 
-It is traced once, with tensors that look like those that it will be given.
+It is traced once, with tensors that look like those that it will get.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ app(associative_scan_op)(plain.associative_scan)
 
 
 class LoopFunctions(Functions):
-    """The functions of an operator that takes tensors to begin with, or to take rows of."""
+    """The functions of an operator that starts with some tensors, or goes through rows of some."""
 
     def copies(self, tensors: Iterable[TensorObject]) -> list[Object]:
-        """Tensors that look like others. The graph doesn't compute with them: in the graph inside it they stand for arguments."""
+        """Tensors that look like others. The graph doesn't compute with them: in the inner graph they stand for arguments."""
         return [enter(self.vm, copy_of, [tensor]) for tensor in tensors]
 
     def rows(self, tensors: Iterable[TensorObject]) -> list[Object]:
@@ -49,14 +49,14 @@ class LoopFunctions(Functions):
         return self.vm.graph.nodes_of(values)
 
     def begin(self, tensors: Sequence[Object], copies: Sequence[Object], used: Iterable[fx.Node]) -> tuple[fx.Node, ...]:
-        """The nodes of what the operator begins with: each once, and none that the functions use besides, for it copies none."""
+        """The nodes that the operator starts with: each once, and none that the functions also use, because the operator doesn't copy them."""
         found: list[fx.Node] = []
         for node, copy in zip(self.nodes(tensors), self.nodes(copies)):
             found.append(copy if node in found or node in used else node)
         return tuple(found)
 
     def result(self, function: FunctionGraph, results: list[Object]) -> Object:
-        """What the stand-in of the operator is given: leaves, and their structure."""
+        """The result for the operator's stand-in: leaves, and their structure."""
         return TupleObject([ListObject(results), function.structure])
 
 
@@ -66,14 +66,14 @@ def tensors_of(vm: TorchVM, functions: Functions, values: Object, what: str) -> 
 
 @models(plain.compared)
 def compared(vm: TorchVM, condition: Object) -> Object:
-    """Operators take conditions that are tensors."""
+    """A condition as a tensor, which operators need."""
     condition = vm.observe(condition)
     return comparison_as_tensor(vm, condition) or condition
 
 
 @models(plain.loop)
 def while_loop(vm: TorchVM, condition: Object, body: Object, carried: Object) -> Object:
-    """Stops the trace where the loop carries something else than tensors, or the body gives others."""
+    """Stop the trace if the loop carries something other than tensors, or the body returns tensors that look different."""
     functions = LoopFunctions(vm, "while_loop")
     begin = tensors_of(vm, functions, carried, "the carried value")
     args = functions.copies(begin)
@@ -93,7 +93,7 @@ def while_loop(vm: TorchVM, condition: Object, body: Object, carried: Object) ->
 
 @models(plain.each)
 def map_rows(vm: TorchVM, function: Object, rows: Object) -> Object:
-    """Stops the trace where the function gives something else than tensors."""
+    """Stop the trace if the function returns something other than tensors."""
     functions = LoopFunctions(vm, "map")
     xs = tensors_of(vm, functions, rows, "the value to map over")
     args = functions.rows(xs)
@@ -109,7 +109,7 @@ def map_rows(vm: TorchVM, function: Object, rows: Object) -> Object:
 
 @models(plain.run)
 def scan_rows(vm: TorchVM, step: Object, carried: Object, rows: Object) -> Object:
-    """Stops the trace where the function doesn't give tensors, first those that look like what it carries."""
+    """Stop the trace unless the function returns tensors, beginning with those that look like what it carries."""
     functions = LoopFunctions(vm, "scan")
     begin = tensors_of(vm, functions, carried, "the initial value")
     xs = tensors_of(vm, functions, rows, "the value to scan")
@@ -128,7 +128,7 @@ def scan_rows(vm: TorchVM, step: Object, carried: Object, rows: Object) -> Objec
 
 @models(plain.combined)
 def combine_rows(vm: TorchVM, combine: Object, rows: Object) -> Object:
-    """Stops the trace where the function doesn't give tensors like the rows, or isn't elementwise: the operator gives it many rows at once."""
+    """Stop the trace unless the function returns tensors like the rows, and is elementwise: the operator calls it with many rows at once."""
     functions = LoopFunctions(vm, "associative_scan")
     xs = tensors_of(vm, functions, rows, "the value to scan")
     zero = vm.const(0)

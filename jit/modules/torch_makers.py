@@ -1,4 +1,4 @@
-"""What makes tensors by other ways than an operator: Parameters, lists with tensors in them, the constructors of classes."""
+"""Makers of tensors other than operators: Parameters, lists with tensors in them, the constructors of classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from framejit.torch_classes import is_disguised
 
 @models(torch.Tensor._make_subclass)
 def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object | None = None, *others: Object, **named: Object) -> Object:
-    """What `torch.nn.Parameter` calls, and classes without a record of where their data comes from."""
+    """The function that `torch.nn.Parameter` calls, and tensor subclasses that don't record where their data comes from."""
     real, tensor = vm.observe(cls).constant(vm), vm.observe(data)
     is_leaf = require_grad is not None and bool(vm.observe(require_grad).constant(vm))
     if isinstance(tensor, TensorObject) and is_disguised(real) and not is_leaf and not (others or named):
@@ -51,14 +51,14 @@ def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object |
 # Lists with tensors or symbolic numbers in them.
 
 MOST_ELEMENTS = 64
-"""Longer lists with tensors in them become tensors natively, and of longer lists of numbers the values are guarded."""
+"""Lists with tensors in them that are longer become tensors natively, and the values of longer lists of numbers are guarded."""
 MOST_INTS = 1024
-"""Of longer lists of ints the values are guarded."""
+"""The values of lists of ints that are longer are guarded."""
 DTYPES: dict[type, Callable[[], torch.dtype]] = {
     bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
     complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32),
 }  # fmt: skip
-"""The dtype that a number in a list stands for."""
+"""The dtypes that the types of numbers in a list stand for."""
 
 
 def making(function: Any) -> Callable[..., Object]:
@@ -86,20 +86,20 @@ def making(function: Any) -> Callable[..., Object]:
 
 
 def default_device(vm: TorchVM) -> Object:
-    """The device on which a tensor is made where none is named."""
+    """The device on which a tensor is made if none is named."""
     made = enter(vm, torch.empty, [vm.const(0)])
     assert isinstance(made, TensorObject)
     return vm.const(made.fake.device)
 
 
 def takes_floats(vm: TorchVM, dtype: Object | None) -> bool:
-    """Whether a tensor of this dtype, or without one given, takes any float: of one that becomes an int, what doesn't fit is an error."""
+    """Whether a tensor of this dtype, or without a given one, accepts any float: for an int dtype, a float that doesn't fit is an error."""
     given = None if dtype is None else vm.observe(dtype).constant(vm)
     return given is None or given.is_floating_point or given.is_complex
 
 
 def in_double(vm: TorchVM, number: Object) -> Object | None:
-    """A float as a tensor of one double, from which a conversion gives what `torch.tensor` gives; None where that can't be in the graph. (`torch.full` refuses
+    """A float as a tensor of one double, which is converted to the same result as by `torch.tensor`; None if that can't be in the graph. (`torch.full` rejects
     floats that don't fit a smaller dtype, which become infinite in `torch.tensor`.)"""
     found = as_tensor(vm, number)
     if not isinstance(found, NumberObject):
@@ -108,12 +108,12 @@ def in_double(vm: TorchVM, number: Object) -> Object | None:
 
 
 def is_unknown(vm: TorchVM, item: Object) -> bool:
-    """Whether this is a number out of data, or a symbolic one."""
+    """Whether this is a number that depends on data, or a symbolic one."""
     return item.is_symbolic(vm) or (isinstance(item, NumberObject) and item.symbol(vm) is not None)
 
 
 def has_unknown(vm: TorchVM, data: Object) -> bool:
-    """Whether a tensor or a symbolic number lies in nested lists and tuples."""
+    """Whether there is a tensor or a symbolic number in nested lists and tuples."""
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)
         if isinstance(item, TensorObject) or is_unknown(vm, item):
@@ -124,9 +124,9 @@ def has_unknown(vm: TorchVM, data: Object) -> bool:
 
 
 def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Object | None = None) -> Object | None:
-    """A tensor of nested lists of numbers and tensors of one element; None where that is left to native code.
+    """A tensor made from nested lists of numbers and of tensors with one element; None if that is left to native code.
 
-    torch/csrc/utils/tensor_new.cpp: internal_new_from_data. The elements are read as numbers: no gradient goes through them.
+    torch/csrc/utils/tensor_new.cpp: internal_new_from_data. The elements are read as numbers: no gradient passes through them.
     """
     found = elements(vm, data)
     if found is None:
@@ -142,7 +142,7 @@ def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Obje
         return None
     if given is not None and not (given.is_floating_point or given.is_complex) and not any(isinstance(leaf, TensorObject) for leaf in leaves):
         for leaf in leaves:
-            leaf.constant(vm)  # what doesn't fit is an error, but not in what Inductor makes of symbolic numbers
+            leaf.constant(vm)  # a number that doesn't fit is an error, but not in what Inductor makes of symbolic numbers
         return None
     into = given or inferred([leaf.look(vm).dtype if isinstance(leaf, TensorObject) else DTYPES[leaf.cls]() for leaf in leaves])
     if not all(is_exact(leaf, into) for leaf in leaves):
@@ -154,7 +154,7 @@ def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Obje
 
 
 def elements(vm: TorchVM, data: Object) -> tuple[list[int], list[Object]] | None:
-    """The sizes and the elements of nested lists; None where they aren't of one size."""
+    """The sizes and the elements of nested lists; None if lists at the same level differ in length."""
     items = [vm.observe(item) for item in abstract.iterate(vm, data)]
     if not items or items[0].cls not in (list, tuple):
         return [len(items)], items
@@ -169,7 +169,7 @@ def elements(vm: TorchVM, data: Object) -> tuple[list[int], list[Object]] | None
 
 
 def is_element(leaf: Object) -> bool:
-    """Whether this can be one number of a tensor: of a tensor that requires a gradient, torch warns."""
+    """Whether this can be one number of a tensor: torch warns of a tensor that requires a gradient."""
     if isinstance(leaf, TensorObject):
         fake = leaf.fake
         plain_cpu = leaf.cls in (torch.Tensor, torch.nn.Parameter) and fake.device.type == "cpu" and not fake.requires_grad
@@ -178,7 +178,7 @@ def is_element(leaf: Object) -> bool:
 
 
 def inferred(dtypes: Sequence[torch.dtype]) -> torch.dtype:
-    """The dtype of a tensor of elements that stand for these."""
+    """The dtype of a tensor whose elements have these dtypes."""
     found = dtypes[0]
     for dtype in dtypes[1:]:
         found = torch.promote_types(found, dtype)
@@ -186,7 +186,7 @@ def inferred(dtypes: Sequence[torch.dtype]) -> torch.dtype:
 
 
 def is_exact(leaf: Object, into: torch.dtype) -> bool:
-    """Whether converting an element as operators do is what converting it by way of a number of Python's is."""
+    """Whether operators convert an element to the same value as a conversion through a Python number would."""
     if not isinstance(leaf, TensorObject):
         return into.is_floating_point or leaf.cls in (int, bool) or into.is_complex
     kind = leaf.fake.dtype
@@ -228,7 +228,7 @@ def sized(function: Any) -> Callable[..., Object]:
 
 
 def as_size(vm: TorchVM, size: Object) -> Object:
-    """A size as a number, where it is a tensor."""
+    """A size as a number, if it is a tensor."""
     is_index = isinstance(size, TensorObject) and size.look(vm).dim() == 0
     return (number_out_of(vm, size, "__index__") or size) if is_index and isinstance(size, TensorObject) else size
 
@@ -239,7 +239,7 @@ for _function in (torch.zeros, torch.ones, torch.empty):
 
 @models(torch.nn.functional.pad)
 def pad(vm: TorchVM, input: Object, pad: Object, *args: Object, **kwargs: Object) -> Object:
-    """Tensors among the numbers of elements to be added stand for their items."""
+    """torch.nn.functional.pad. Tensors among the numbers of elements to be added stand for their items."""
     given = vm.observe(pad)
     if given.cls in (list, tuple):
         given = TupleObject([as_size(vm, vm.observe(size)) for size in abstract.iterate(vm, given)])
@@ -271,7 +271,7 @@ def constructing(dtype: Callable[[], torch.dtype], name: str) -> Callable[..., O
 
 
 def are_numbers(vm: TorchVM, data: Object, dtype: torch.dtype) -> bool:
-    """Whether nested lists hold numbers alone, and such as the dtype takes as they are."""
+    """Whether nested lists contain only numbers, of a type that the dtype takes unchanged."""
     kinds = (int, bool, float) if dtype.is_floating_point else (int, bool) if dtype is not torch.bool else (bool,)
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)
@@ -282,7 +282,7 @@ def are_numbers(vm: TorchVM, data: Object, dtype: torch.dtype) -> bool:
 
 @models(torch.Tensor.__new__)
 def tensor_new(vm: TorchVM, cls: Object, *args: Object) -> Object:
-    """What `__new__` of the program's classes calls: with a tensor it gives a view of it, of the class."""
+    """The function that `__new__` of the program's classes calls: for a tensor it returns a view of it, of the class."""
     real, given = vm.observe(cls).constant(vm), vm.observe(args[0]) if len(args) == 1 else None
     if isinstance(given, TensorObject):
         if given.look(vm).dtype is not torch.get_default_dtype():

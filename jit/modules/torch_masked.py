@@ -2,8 +2,8 @@
 
     torch.masked.masked_tensor(x, x > 0).sum(1).get_data()      # three nodes
 
-What makes one, and what gives its data with a gradient, are nodes, for torch writes them with code of autograd's that it makes at each call. Operators on one
-run with torch's own override. The rest of its methods is traced.
+The functions that make one, and that return its data with a gradient, are nodes, because torch implements them with autograd code that it makes at each call.
+Operators on one run with torch's own override. The rest of its methods is traced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter
 
 
 def makes_node(function: Callable[..., Any], target: Callable[..., Any]) -> None:
-    """Have calls of a function be nodes that call `target`."""
+    """Make calls of a function nodes that call `target`."""
     signature = inspect.signature(target)
 
     def call(vm: VM, *args: Object, **kwargs: Object) -> Object:

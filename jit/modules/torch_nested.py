@@ -1,4 +1,4 @@
-"""torch.nested: the functions by which its Python code makes jagged tensors are nodes of the graph; what calls them is traced."""
+"""torch.nested: the functions by which its Python code makes jagged tensors are nodes of the graph; the code that calls them is traced."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from framejit.objects.torchcall import enter
 
 
 def makes_nested(function: Callable[..., Any]) -> None:
-    """Have a function that makes a nested tensor of given lengths be a node."""
+    """Make a function that makes a nested tensor of given lengths a node."""
     signature = inspect.signature(function)
 
     def make(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-        nested_tensor._nt_view_dummy()  # the one that torch keeps must not be made on fakes
+        nested_tensor._nt_view_dummy()  # torch caches this one, so it must not be made on fakes
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
         made = enter(vm, function, [], given)
         for name in ("offsets", "lengths"):

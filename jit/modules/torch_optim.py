@@ -1,6 +1,6 @@
 """torch.optim: steps of optimizers are traced up to the function that does the arithmetic, which is one node of the graph.
 
-Where the backend takes no such graph, steps run uncompiled.
+If the backend takes no such graph, steps run uncompiled.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from framejit.objects.torchcall import enter, rest_on
 from framejit.objects.vm import FrameView
 
 MODULES = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop", "_adafactor", "_muon")
-"""Modules of torch.optim with a function of their name, which does the arithmetic of a step."""
+"""Modules of torch.optim with a function of the same name, which does the arithmetic of a step."""
 BY_TENSORS: dict[str, Callable[..., None]] = {"radam": optimizer_steps.radam, "asgd": optimizer_steps.asgd, "adafactor": optimizer_steps.adafactor}
-"""By the names of those functions that look at data: what AOTAutograd traces instead."""
+"""The functions that AOTAutograd traces in place of those that read data, by their names."""
 DECIDES = ("weight_decay", "momentum")
 """Settings that the arithmetic compares with 0."""
 
 MADE = "momentum_buffer_list"
-"""The list in which the arithmetic of SGD puts buffers where there are none yet."""
+"""The list in which the arithmetic of SGD puts buffers that don't exist yet."""
 
 
 def code_inside(code: CodeType) -> CodeType:
@@ -47,13 +47,13 @@ def code_inside(code: CodeType) -> CodeType:
 
 
 STEP = code_inside(torch.optim.Optimizer.profile_hook_step.__code__)
-"""The code that torch puts around the `step` of each class of optimizers."""
+"""The code that torch wraps around the `step` of each class of optimizers."""
 WITH_GRAD_MODE = code_inside(_use_grad_for_differentiable.__code__)
-"""The code that torch puts around the `step` of its own optimizers."""
+"""The code that torch wraps around the `step` of its own optimizers."""
 
 
 def wrapped(function: Any) -> Any:
-    """The function that STEP or WITH_GRAD_MODE is put around."""
+    """The function that STEP or WITH_GRAD_MODE wraps."""
     return inspect.getclosurevars(function).nonlocals.get("func") if isinstance(function, FunctionType) else None
 
 
@@ -68,13 +68,13 @@ runs_uncompiled(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_tr
 
 @rules_of_code(WITH_GRAD_MODE)
 def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A step of an optimizer of torch's, inside what STEP does around it."""
+    """A step of one of torch's optimizers, inside what STEP does around it."""
     rest_on(vm, function)
     return vm.call_app(app.step, [vm.from_real(wrapped(function.value)), *args], kwargs)
 
 
 def is_from_outside(frame: FrameView[Object] | None) -> bool:
-    """Whether the optimizer whose `step` is this frame was there before the trace began."""
+    """Whether the optimizer whose `step` this frame runs existed before the trace began."""
     optimizer = None if frame is None else frame.locals[0]
     return isinstance(optimizer, Object) and optimizer.source is not None
 
@@ -91,7 +91,7 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> None:
-    """Have a step run uncompiled that is no arithmetic on dense tensors, or that autograd is to record."""
+    """Have a step run uncompiled if it isn't arithmetic on dense tensors, or if autograd is to record it."""
     if records(vm, given, lists):
         vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
     for name in ("capturable", "grad_scale", "found_inf"):
@@ -103,7 +103,7 @@ def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]
 
 
 def records(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> bool:
-    """Whether autograd is to record a step: with `differentiable=True`, of which SGD doesn't tell its arithmetic."""
+    """Whether autograd is to record a step: with `differentiable=True`, which SGD doesn't pass to its arithmetic."""
     if "differentiable" in given and abstract.truth(vm, given["differentiable"]):
         return True
     tensors = [item.look(vm) for items in lists.values() for item in items if isinstance(item, TensorObject)]
@@ -116,12 +116,12 @@ def leave_first_step(vm: TorchVM, name: str, given: dict[str, Object], state: li
     if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
         for number in given.values():
             if isinstance(number, NumberObject):
-                number.constant(vm)  # one that is another at the second step is seen to vary
+                number.constant(vm)  # a number that differs at the second step is then seen to vary
         vm.unsupported(breaks.FirstStep(f"torch.optim's {name}"))
 
 
 def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
-    """Rest on how the arithmetic decides by its settings, which AOTAutograd traces."""
+    """Guard the decisions that the arithmetic makes by its settings, which AOTAutograd traces."""
     assert vm.graph.autograd_node is not None
     vm.trail.set(vm.graph.autograd_node, "asks", True)
     for name in DECIDES:
@@ -130,7 +130,7 @@ def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
 
 
 def arithmetic(function: Callable[..., Any]) -> None:
-    """Have the arithmetic of a step be one node, which changes all tensors that it is given but the gradients, and gives the buffers that it makes."""
+    """Make the arithmetic of a step one node, which changes all tensors that it is given except the gradients, and returns the buffers that it makes."""
     signature = inspect.signature(function)
     parameters, gradients = list(signature.parameters)[:2]
     by_tensors = BY_TENSORS.get(function.__name__, function)
@@ -183,7 +183,7 @@ for _name in MODULES:
 
 @models(torch.optim.Optimizer.zero_grad)
 def zero_grad(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    """torch marks it as not to be compiled by its own tracer."""
+    """Optimizer.zero_grad, which torch marks as not to be compiled by its own tracer."""
     return vm.call_app(app.zero_grad, [vm.from_real(ZERO_GRAD), *args], kwargs)
 
 
@@ -192,7 +192,7 @@ ZERO_GRAD = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
 @models(torch.optim.Optimizer.add_param_group)
 def add_param_group(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    """torch marks it as not to be compiled by its own tracer."""
+    """Optimizer.add_param_group, which torch marks as not to be compiled by its own tracer."""
     return vm.call_app(app.plain, [vm.from_real(ADD_PARAM_GROUP), *args], kwargs)
 
 
@@ -209,7 +209,7 @@ MODULE_ZERO_GRAD = inspect.unwrap(torch.nn.Module.zero_grad)
 
 
 def health_check(vm: TorchVM, self: Object) -> Object:
-    """Whether an accelerator records a graph of what is called, and this optimizer can be in one."""
+    """Check whether an accelerator records a graph of the calls, and whether this optimizer can be in one."""
     if torch.xpu.is_available():
         vm.unsupported(breaks.OptimizerStep("an optimizer beside an XPU"))
     if torch.cuda.is_available() and vm.guards.read(torch._C._cuda_isCurrentStreamCapturing):
@@ -224,7 +224,7 @@ for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_he
 
 @models(torch._C._group_tensors_by_device_and_dtype)
 def group_tensors(vm: TorchVM, lists: Object, with_indices: Object | None = None) -> Object:
-    """Several groups come in no order that can be told beforehand."""
+    """Group tensors. If there are several groups, their order can't be known beforehand."""
     rows = [vm.observe(row) for row in abstract.iterate(vm, vm.observe(lists))]
     first = [vm.observe(item) for item in abstract.iterate(vm, rows[0])] if rows else []
     kinds = {(item.look(vm).device, item.look(vm).dtype) if isinstance(item, TensorObject) else None for item in first}

@@ -1,4 +1,4 @@
-"""`__torch_function__` from within: torch's default implementation, what switches overrides off, `as_subclass`, and how torch's Python functions ask."""
+"""`__torch_function__` from within: torch's default implementation, switches for overrides, `as_subclass`, and how torch's Python functions ask."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOWRAP = frozenset(get_default_nowrap_functions())
 
 
 def of_class(vm: TorchVM, tensor: TensorObject, cls: type) -> TensorObject:
-    """`tensor.as_subclass(cls)`: a view of all of it. In the graph it is a plain tensor."""
+    """`tensor.as_subclass(cls)`: a view of the whole tensor. In the graph it is a plain tensor."""
     if overrides_operators(cls) or (not is_disguised(cls) and cls is not torch.Tensor):
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(cls)}, made by as_subclass()"))
     made = enter(vm, ALIAS, [tensor])
@@ -78,7 +78,7 @@ def default_torch_function(
         return found if real is torch.Tensor or func.value in NOWRAP else converted(vm, found, real)
 
 
-# What torch's functions in Python ask.
+# The questions that torch's functions in Python ask.
 
 
 @models(NATIVE._has_torch_function, NATIVE._has_torch_function_unary, NATIVE._has_torch_function_variadic)
@@ -92,14 +92,14 @@ def has_torch_function(vm: TorchVM, *args: Object) -> Object:
 
 @models(torch.overrides.handle_torch_function)
 def handle_torch_function(vm: TorchVM, public_api: Object, relevant_args: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """Functions in Python count all arguments of classes with an override, that of torch.Tensor among them."""
+    """Functions in Python ask all arguments whose classes have an override, including that of torch.Tensor."""
     relevant = [vm.observe(arg) for arg in abstract.iterate(vm, relevant_args)]
     asked = arguments_asked(vm, relevant, plain_too=True) if vm.graph.function_modes.asks_subclasses() else []
     words = [TupleObject(list(args)), vm.from_real(dict(kwargs))]
     return ask(vm, vm.observe(public_api), asked, words)
 
 
-# Overrides switched off.
+# Overrides that are switched off.
 
 
 class SwitchObject(Object):

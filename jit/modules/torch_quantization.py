@@ -1,4 +1,4 @@
-"""The operator that observers of quantisation-aware training run: its first call gives the statistics of channels their size, which fakes don't show.
+"""The operator that observers of quantisation-aware training run: its first call resizes the statistics of channels, which fakes don't show.
 
     torch.fused_moving_avg_obs_fake_quant(weight, on, on, running_min, running_max, scale, zero_point, ..., 0, True)    # running_min has no elements yet
 """
@@ -19,7 +19,7 @@ from framejit.objects.torchcall import enter
 
 
 def gives_sizes(function: Any) -> None:
-    """Have a call of such an operator begin with what it does itself to statistics without elements (ATen/native/quantized/cpu/fused_obs_fake_quant.cpp)."""
+    """Let a call of such an operator first resize statistics without elements, as it does itself (ATen/native/quantized/cpu/fused_obs_fake_quant.cpp)."""
 
     def call(
         vm: TorchVM, input: TensorObject, observer_on: Object, fake_quant_on: Object, running_min: TensorObject, running_max: TensorObject,

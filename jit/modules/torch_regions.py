@@ -1,4 +1,4 @@
-"""torch's operators that run a function once: most are the function, traced. A region that is compiled once for all alike is a graph inside the graph."""
+"""torch's operators that run a function once: for most, the function is traced. A region that is compiled once for all similar calls is an inner graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ app(invoke_subgraph_placeholder)(plain.nested_region)
 
 @models(plain.region)
 def region(vm: TorchVM, run: Object, function: Object, args: Object, names: Object) -> Object:
-    """A node where AOTAutograd makes what runs of the graph. Elsewhere it would have no use, nor has it where the function does more than compute."""
+    """A node, if AOTAutograd compiles the graph. Otherwise it would be of no use, as it is if the function does more than compute."""
     if not vm.graph.is_one_autograd_node:
         return vm.const(None)
     call = call_of_region(vm, function, args, names)
@@ -45,13 +45,13 @@ def region(vm: TorchVM, run: Object, function: Object, args: Object, names: Obje
 def node_of_region(
     functions: Functions, run: Callable[..., Any], module: fx.GraphModule, name: str, operands: Sequence[fx.Node], leaves: list[Object], structure: Object
 ) -> Object:
-    """What a region gives that is run so. `leaves`: what its graph stands for the tensors among."""
+    """The result of a region that is run in this way. `leaves`: the leaves of its graph's results, tensors and others."""
     results = functions.results(run, (functions.vm.graph.body.attach(module), name, *operands))
     return TupleObject([ListObject(functions.filled_in(leaves, results)), structure])
 
 
 def repeated(vm: TorchVM, call: RegionCall | None) -> Object | None:
-    """What a region gives that has been traced with arguments like these; None where none has."""
+    """The result of a region that has been traced with arguments like these; None if there is none."""
     for traced in () if call is None else vm.graph.traced_regions.get(call.key, ()):
         if traced.run is run_drawing_region and vm.graph.is_inner():
             continue
@@ -63,7 +63,7 @@ def repeated(vm: TorchVM, call: RegionCall | None) -> Object | None:
 
 
 def shared(vm: TorchVM, run: Object, call: RegionCall | None) -> Object | None:
-    """What a function gives, its graph being that of an earlier one if they are alike; None where a graph inside the graph is none for the operator."""
+    """The result of a function, which shares the graph of an earlier one if they are alike; None if the operator can't take the inner graph."""
     graph, functions = vm.graph, Functions(vm, OPERATOR, asks_modes=False)
     before = Unmoved.now(vm)
     traced, looked_at = vm.noting_looks(lambda: functions.traced(run))

@@ -1,7 +1,7 @@
 """Learning rate schedulers: a step is the real call, made after the graph. So it costs no compilation, whatever the schedule is.
 
-A step changes the scheduler and the optimizer's groups of parameters, and needs nothing of the graph. What it will have changed the trace doesn't know
-(objects/outdated.py): code that has to know the new learning rate breaks the graph there.
+A step changes the scheduler and the optimizer's groups of parameters, and needs nothing from the graph. The trace doesn't know the values that it will have
+changed (objects/outdated.py): code that needs the new learning rate breaks the graph there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from framejit.objects.userobject import UserObject
 MADE_NATIVELY = breaks.StepInPlace("something looks at what it changes, or changes it before it does")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
-CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
+CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it reads what the program has measured
 CALLED = ("get_lr", "_update_lr")
-"""Methods that a step calls, in those versions of torch that have them."""
+"""Methods that a step calls, in the versions of torch that have them."""
 OF_TORCH = {getattr(value, name) for value in CLASSES for name in (*CALLED, "step") if hasattr(value, name)}
-"""torch's own such methods, and steps: what the program puts in the place of one may look at anything."""
+"""torch's own such methods, and its steps: a replacement by the program may read anything."""
 OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
-"""Schedulers that call functions of the program's."""
+"""Schedulers that call functions of the program."""
 OF_MOMENTA = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
 """Schedulers that change more in the groups of parameters than learning rates."""
 OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
@@ -52,7 +52,7 @@ COUNTS = frozenset({"last_epoch", "_step_count"})
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStep:
-    """A step of a scheduler, to be made for real. `mark`: where the trail stood when it was asked for; `runs_rules`: it calls functions of the program's."""
+    """A step of a scheduler, to be made for real. `mark`: the trail's position when it was asked for; `runs_rules`: it calls functions of the program."""
 
     vm: VM
     place: tuple[CodeType, int]
@@ -62,7 +62,7 @@ class SchedulerStep:
 
     def replay(self, cg: Codegen) -> None:
         if self.runs_rules and not all(isinstance(obj, TensorObject) for obj in self.vm.effects.mutated_before_and_since(self.mark)):
-            self.vm.restart(self.place, MADE_NATIVELY)  # a value that such a function may read has its one replay in front of the step
+            self.vm.restart(self.place, MADE_NATIVELY)  # a value that such a function may read is replayed once, before the step
         cg.load(self.outcome)
         cg.pop_top()
 
@@ -71,12 +71,12 @@ class SchedulerStep:
 
 
 def refuse(vm: VM, why: str) -> NoReturn:
-    """Have a step be made natively, where it stands: the graph breaks there."""
+    """Have a step be made natively, in its place: the graph breaks there."""
     vm.unsupported(breaks.StepInPlace(why))
 
 
 def check_scheduler(vm: VM, obj: Object) -> list[Object]:
-    """The schedulers that a step changes. A break if the step can't be made after the graph."""
+    """The schedulers that a step changes. Breaks if the step can't be made after the graph."""
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
         refuse(vm, "it isn't one of torch's from outside the compiled function")
@@ -101,7 +101,7 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
 
 
 def check_method(vm: VM, scheduler: Object, name: str) -> None:
-    """A break if a method of a scheduler is the program's."""
+    """Break if a method of a scheduler is the program's."""
     found = vm.observe(abstract.getattr_(vm, scheduler, name))
     if not isinstance(found, MethodObject) or vm.observe(found.function).value not in OF_TORCH:
         refuse(vm, f"its {name}() is the program's")
@@ -109,7 +109,7 @@ def check_method(vm: VM, scheduler: Object, name: str) -> None:
 
 
 def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
-    """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor, or a group is the program's own class."""
+    """The groups of parameters of a scheduler's optimizer. Breaks if a learning rate is a tensor, or a group is of a class of the program's."""
     groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
     if not isinstance(groups, ListObject) or groups.cls is not list or vm.effects.is_mutated(groups):
         refuse(vm, "the list of groups of parameters has changed in the same call")
@@ -122,15 +122,15 @@ def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
 
 
 def is_handled(vm: TorchVM) -> bool:
-    """Whether a handler of the program's would see what is raised here."""
+    """Whether a handler in the program would see an exception raised here."""
     mark = vm.trail.mark()
     found = vm.note_handlers()
-    vm.trail.undo_to(mark)  # no operation of the graph is meant
+    vm.trail.undo_to(mark)  # the question isn't about an operation of the graph
     return found
 
 
 def may_raise(vm: VM, scheduler: Object) -> bool:
-    """Whether a step of a scheduler may fail: because of a function of the program's, or of a group of parameters that the scheduler doesn't know."""
+    """Whether a step of a scheduler may fail: because of a function of the program, or of a group of parameters that the scheduler doesn't know."""
     if issubclass(scheduler.cls, OF_RULES):
         functions = [unwrapped(vm.observe(rule).value) for rule in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, scheduler, "lr_lambdas")))]
         return any(library.kind_of(function.__code__, function.__globals__) is library.CodeKind.PROGRAM for function in functions)
@@ -153,7 +153,7 @@ def namespace_of(vm: VM, scheduler: Object) -> DictObject:
 
 
 def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index: int, key: str, value: Object) -> Object:
-    """What takes the place of a value that a step changes. Floats stay floats, and the learning rates that were set last stay a list of as many floats."""
+    """The replacement of a value that a step changes. Floats stay floats, and the learning rates that were set last stay a list of as many floats."""
     value = vm.observe(value)
     if value.cls is float or (value.cls is int and key in COUNTS):
         return LaterNumber(value.cls, outcome, index, key)
@@ -165,7 +165,7 @@ def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index
 
 
 def step(function: Callable[[Any], None]) -> None:
-    """Have a step, which is this function, be made after the graph."""
+    """Register a step, which is this function, to be made after the graph."""
 
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
         place = vm.place()
@@ -173,7 +173,7 @@ def step(function: Callable[[Any], None]) -> None:
             refuse(vm, "it has an argument")
         changed = check_scheduler(vm, self)
         if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
-            refuse(vm, "it may raise, under a handler")  # which wouldn't see what is raised after the graph
+            refuse(vm, "it may raise, under a handler")  # which wouldn't see an exception raised after the graph
         uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
         groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
         namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}

@@ -1,7 +1,7 @@
 """Functions and modules that `torch.jit` has compiled: a call of one is one node of the graph.
 
-What a method reads of its module, tensors and numbers, is found in the code that TorchScript has made of it. The node runs a function of the arguments and
-of those, which are fetched from the module of each call: a module that is made again, with the same code, runs the same entry.
+The tensors and numbers that a method reads from its module are found in the code that TorchScript has made. The node runs a function of the arguments and
+of those values, which are fetched from the module of each call: a module that is made again, with the same code, runs the same entry.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ app(RecursiveScriptModule.__getattr__)(plain.module_getattr)
 CODE = "_framejit_code"
 """The attribute of a scripted function that holds its ScriptCode."""
 TARGETS: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
-"""What nodes call, by the digest of the code."""
+"""The functions that nodes call, by the digest of the code."""
 RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
 PLAIN = (bool, int, float, complex, str, type(None), torch.device)
 
 
 def target_of(script: Any, code: ScriptCode) -> Callable[..., Any]:
-    """The function that nodes call for a method or function. FX writes targets by their names, and those of TorchScript's functions lead nowhere."""
+    """The function that nodes call for a method or function. FX writes targets by name, and the names of TorchScript's functions can't be resolved."""
     known = TARGETS.get(code.digest)
     if known is not None:
         return known
@@ -45,7 +45,7 @@ def target_of(script: Any, code: ScriptCode) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         if not torch._C._len_torch_dispatch_stack():
             return function(*args)
-        with torch.jit.optimized_execution(False):  # else TorchScript takes note of the sizes of fakes, and asks whether they have these
+        with torch.jit.optimized_execution(False):  # otherwise TorchScript records the sizes of fakes, and asks whether they have these
             return function(*args)
 
     call.__name__ = code.name
@@ -55,7 +55,7 @@ def target_of(script: Any, code: ScriptCode) -> Callable[..., Any]:
 
 
 def bound(vm: VM, code: ScriptCode, args: list[Object], kwargs: dict[str, Object]) -> list[Object]:
-    """The arguments of a call, in the order of the code's; where they don't fit, the call runs natively, and says so."""
+    """The arguments of a call, in the order of the code's parameters; if they don't fit, the call runs natively, which raises."""
     found = dict(zip([argument.name for argument in code.arguments if not argument.kwarg_only], args))
     if len(found) == len(args) and not found.keys() & kwargs.keys():
         found.update(kwargs)
@@ -68,7 +68,7 @@ def bound(vm: VM, code: ScriptCode, args: list[Object], kwargs: dict[str, Object
 
 
 def run(vm: VM, script: Any, code: ScriptCode, args: list[Object], kwargs: dict[str, Object], read: Callable[[], list[Object]]) -> Object:
-    """Have a call of a method or function enter the graph. `read`: gives what it takes beside the arguments."""
+    """Make a call of a method or function a node of the graph. `read`: returns the values that it takes besides the arguments."""
     if code.problem is not None:
         vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript, for {code.problem}"))
     if vm.graph.autograd_node is not None and RECURRENT & code.operators:
@@ -77,7 +77,7 @@ def run(vm: VM, script: Any, code: ScriptCode, args: list[Object], kwargs: dict[
 
 
 class ScriptFunctionObject(IdentityConstant):
-    """A scripted function: immutable, and known by identity. It isn't traced into, as TorchScript doesn't mean all that Python does."""
+    """A scripted function: immutable, and known by identity. It isn't traced into, because TorchScript's semantics differ from Python's."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ def part_at(vm: VM, module: Any, source: Source, path: Path) -> tuple[Any, Sourc
 
 
 def attribute(vm: VM, value: Any, source: Source) -> Any:
-    """What a scripted module gives for an attribute, for `from_real`: a list or dict is a new one each time. Breaks for what belongs to TorchScript alone."""
+    """The value of an attribute of a scripted module, for `from_real`: a list or dict is a new one each time. Breaks for values that only TorchScript has."""
     if isinstance(value, torch.Tensor) or type(value) in PLAIN:
         return vm.wrap(value, source)
     if type(value) not in (list, tuple, dict):
@@ -152,7 +152,7 @@ def wrap_script_method(vm: VM, value: Any, source: Source | None) -> ScriptMetho
 
 
 class ScriptModuleObject(Object):
-    """The part of a scripted module that is in C++ (`module._c`), or what it says of its parameters or buffers."""
+    """The C++ part of a scripted module (`module._c`), or its tables of parameters or buffers."""
 
     __slots__ = ()
 
@@ -161,7 +161,7 @@ class ScriptModuleObject(Object):
 
 
 class ScriptQuestion(Object):
-    """A bound method that tells of an attribute of a scripted module."""
+    """A bound method that answers a question about an attribute of a scripted module."""
 
     __slots__ = ("module", "name")
 

@@ -1,4 +1,4 @@
-"""Seeds and states of torch's generators of the process: read and set by the graph, where the program does it among its draws."""
+"""Seeds and states of torch's generators of the process: the graph reads and sets them, at the program's position among its draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from framejit.objects.unbackednumber import Datum
 
 CPU = torch.device("cpu")
 LARGEST = 2**63
-"""A graph has no ints from here on."""
+"""Ints in a graph are smaller than this."""
 
 
 def is_seed(vm: VM, number: Object) -> bool:
@@ -31,7 +31,7 @@ def is_seed(vm: VM, number: Object) -> bool:
 
 
 def is_state(vm: VM, state: Object) -> bool:
-    """Whether a value looks like the state of one of torch's generators of a CPU."""
+    """Whether a value looks like the state of one of torch's CPU generators."""
     if not isinstance(state, TensorObject):
         return False
     fake = state.look(vm)
@@ -39,7 +39,7 @@ def is_state(vm: VM, state: Object) -> bool:
 
 
 def place_among_draws(vm: TorchVM, function: FunctionType) -> Object:
-    """The number of an operator that has to stay where it is. Breaks where it couldn't."""
+    """The number of an operator that must keep its position. Breaks if it couldn't."""
     if not vm.graph.demands.draws_in_order or vm.graph.is_inner():
         vm.unsupported(breaks.Random(f"torch.{function.__name__}"))
     return vm.const(len(vm.graph.outermost.notes))
@@ -47,7 +47,7 @@ def place_among_draws(vm: TorchVM, function: FunctionType) -> Object:
 
 @models(torch.manual_seed)
 def manual_seed(vm: TorchVM, seed: Object) -> Object:
-    """torch.manual_seed, which gives the generator of the CPU."""
+    """torch.manual_seed, which returns the CPU generator."""
     place, number = place_among_draws(vm, torch.manual_seed), vm.observe(seed)
     if not is_seed(vm, number):
         vm.unsupported(breaks.Random("torch.manual_seed"))
@@ -69,6 +69,6 @@ def set_rng_state(vm: TorchVM, new_state: Object) -> Object:
     return vm.const(None)
 
 
-pure(torch.get_device_module)  # which fork_rng() asks
+pure(torch.get_device_module)  # which fork_rng() calls
 refuse(breaks.Random("torch.seed"), torch.seed)
 refuse(breaks.Random("torch.initial_seed"), torch.initial_seed)

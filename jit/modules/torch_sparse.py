@@ -1,4 +1,4 @@
-"""Sparse tensors in graphs: what depends on how many elements one has is known of those from outside, and of no others.
+"""Sparse tensors in graphs: properties that depend on the number of elements are known for those from outside, and for no others.
 
     A._values()     # A from outside: another input of the graph, whose guards say how many there are
     A * 2           # a node; how many elements that has isn't known while tracing
@@ -28,13 +28,13 @@ from framejit.objects.torchcall import enter
 from framejit.torch_classes import is_plain
 
 UNDERSCORED = {"indices": BASE._indices, "values": BASE._values}
-"""Methods of coalesced tensors in coordinates, and those that give the same tensors without asking whether it is one."""
+"""Methods of coalesced tensors in coordinate format, and those that return the same tensors without checking that they are coalesced."""
 PRODUCTS = frozenset({"mm", "matmul", "__matmul__", "_sparse_mm", "addmm", "bmm"})
 """Operators whose sparse factor any backend leaves to torch's kernels, if it comes first and the other one is a matrix, or matrices."""
 
 
 def part_of(vm: TorchVM, tensor: TensorObject, name: str) -> TensorObject | None:
-    """One of the tensors in which a sparse tensor from outside has its data; None where it isn't known, or autograd has to know of it."""
+    """One of the tensors that hold the data of a sparse tensor from outside; None if it isn't known, or autograd must know about it."""
     layout = tensor.look(vm).layout
     if tensor.source is None or not is_plain(tensor.cls) or tensor.data is not MISSING or (name == "values" and tensor.fake.requires_grad):
         return None
@@ -49,7 +49,7 @@ def part_of(vm: TorchVM, tensor: TensorObject, name: str) -> TensorObject | None
 
 
 def asks_for_elements(method: Callable[..., Any]) -> None:
-    """Have a method give what a sparse tensor from outside consists of. Of others, it runs natively."""
+    """Let a method return a component of a sparse tensor from outside. For other sparse tensors, it runs natively."""
 
     def ask(vm: TorchVM, tensor: TensorObject) -> Object:
         if not is_sparse(tensor.look(vm)):
@@ -88,7 +88,7 @@ def is_coalesced(vm: VM, tensor: TensorObject) -> Object:
 
 @models(torch.Tensor.coalesce)
 def coalesce(vm: TorchVM, tensor: TensorObject) -> Object:
-    """`tensor.coalesce()`. Without data, a tensor may say of itself that it is coalesced where it isn't: unless it is from outside, a node makes sure."""
+    """`tensor.coalesce()`. A tensor without elements may claim to be coalesced when it isn't: unless it is from outside, a node makes sure."""
     if tensor.look(vm).layout is not torch.sparse_coo or tensor.source is not None or not tensor.fake.is_coalesced():
         return enter(vm, torch.Tensor.coalesce, [tensor])
     if vm.graph.is_one_autograd_node:

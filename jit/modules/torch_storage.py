@@ -1,6 +1,6 @@
-"""Which tensors share their memory: `data_ptr()` and `untyped_storage()`, as programs compare them to find tied weights and views.
+"""Finds out which tensors share their memory: `data_ptr()` and `untyped_storage()`, which programs compare to find tied weights and views.
 
-Two inputs whose storages a program has asked for are guarded to share memory, or not, as on the call that was traced.
+Two inputs whose storages a program has asked for are guarded to share memory, or not, as in the call that was traced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def refuse(vm: TorchVM, what: str) -> NoReturn:
 
 
 def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
-    """The storage of a tensor. It is an error of the trace's if its size has changed, for then it may lie elsewhere."""
+    """The storage of a tensor. Breaks if its size has changed, because it may then lie elsewhere."""
     fake = tensor.look(vm)
     if tensor.data is not MISSING:
         refuse(vm, f"{what} after a change of its .data,")
@@ -46,7 +46,7 @@ def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
 
 @models(torch.Tensor.data_ptr)
 def data_ptr(vm: TorchVM, self: TensorObject) -> Object:
-    """Zero for a tensor without elements (aten/src/ATen/core/TensorBase.h: mutable_data_ptr)."""
+    """Tensor.data_ptr: zero for a tensor without elements (aten/src/ATen/core/TensorBase.h: mutable_data_ptr)."""
     storage, fake = storage_of(vm, self, "data_ptr()"), self.look(vm)
     if fake.numel() == 0:
         return vm.const(0)
@@ -61,7 +61,7 @@ def storage_offset(vm: TorchVM, self: TensorObject) -> Object:
 
 
 def guard_offsets(vm: TorchVM, self: TensorObject, what: str) -> None:
-    """Guards where the tensors from outside begin whose memory a tensor has, unless that is a symbol of the graph."""
+    """Guard the storage offsets of the tensors from outside that share memory with a tensor, unless the offset is a symbol of the graph."""
     mine = key_of(self.look(vm))
     for tensor in vm.graph.inputs.tensors():
         fake = tensor.look(vm)
@@ -73,8 +73,8 @@ def guard_offsets(vm: TorchVM, self: TensorObject, what: str) -> None:
 
 
 def placing(function: Any) -> None:
-    """Have a view with an offset of the program's, which counts from where the storage begins, guard where tensors from outside begin: Inductor's code knows
-    of an input only where that itself begins."""
+    """Let a function that makes a view with an offset given by the program, which counts from the beginning of the storage, guard the offsets of the inputs:
+    Inductor's code only knows where an input itself begins."""
 
     def model(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         offset = args[3] if len(args) > 3 else kwargs.get("storage_offset")
@@ -104,7 +104,7 @@ def storage_data_ptr(vm: TorchVM, self: Object) -> Object:
 
 @models(torch.UntypedStorage.nbytes)
 def nbytes(vm: TorchVM, self: Object) -> Object:
-    """The size of a storage. That of a tensor from outside breaks the graph: guards hold for the part that the tensor sees, not for the whole storage."""
+    """The size of a storage. That of a tensor from outside breaks the graph: guards cover only the part that the tensor sees, not the whole storage."""
     if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.inputs.tensors()):
         refuse(vm, "the size of the storage")
     return vm.const(self.size)

@@ -1,4 +1,4 @@
-"""Tensors that wrap others, made by the program: its `__new__` and `__init__` are traced, and a node makes the tensor of what they leave."""
+"""Tensors that wrap others, made by the program: its `__new__` and `__init__` are traced, and a node makes the tensor from the resulting parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from framejit.torch_classes import is_wrapper
 
 
 class UnfinishedWrapper(UserObject):
-    """A wrapper whose `__init__` hasn't returned: it has attributes, and isn't a tensor yet. `options`: the type, device and so on that it was given."""
+    """A wrapper whose `__init__` hasn't returned: it has attributes, and isn't a tensor yet. `options`: its type, device and so on, as given."""
 
     __slots__ = ("size", "stride", "requires_grad", "options")
 
@@ -38,7 +38,7 @@ class UnfinishedWrapper(UserObject):
 
 
 class ToldOfWrapper:
-    """What is known of a wrapper that isn't a tensor yet, as an attribute of its fake would tell it."""
+    """The known attributes of a wrapper that isn't a tensor yet, in place of its fake."""
 
     def __init__(self, vm: VM, made: UnfinishedWrapper) -> None:
         self.vm = vm
@@ -54,7 +54,7 @@ class ToldOfWrapper:
 def make_wrapper_subclass(
     vm: TorchVM, cls: Object, size: Object, strides: Object | None = None, *args: Object, requires_grad: Object | None = None, **kwargs: Object
 ) -> Object:
-    """The first half of a wrapper. Where the node runs, `__tensor_unflatten__` makes it once more."""
+    """The first half of a wrapper. When the node runs, `__tensor_unflatten__` makes it again."""
     real = vm.observe(cls).constant(vm)
     if not issubclass(type(real), type) or not is_wrapper(real):
         vm.unsupported(breaks.TensorSubclass(f"{real!r:.80}, made by _make_wrapper_subclass()"))
@@ -73,7 +73,7 @@ def contiguous(vm: VM, sizes: list[Object]) -> list[Object]:
 
 
 def number_in(vm: VM, number: Object) -> Any:
-    """A number as it is on fakes."""
+    """A number in the form that it has on fakes."""
     return number.sym if isinstance(number, NumberObject) and number.sym is not None else number.constant(vm)
 
 
@@ -87,7 +87,7 @@ def make_wrapper(vm: TorchVM, function: Object, args: list[Object], kwargs: dict
 
 
 def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
-    """The tensor of what `__tensor_flatten__` says that the wrapper consists of."""
+    """The tensor made from the parts that `__tensor_flatten__` gives for the wrapper."""
     told = [vm.observe(part) for part in abstract.unpack(vm, abstract.call_method(vm, made, "__tensor_flatten__"), 2)]
     names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, told[0])]
     inner = [vm.observe(abstract.getattr_(vm, made, name)) for name in names]
@@ -110,7 +110,7 @@ def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
 
 
 def maker_of(cls: Any, names: tuple[str, ...], context: Any, dims: int) -> Callable[..., Any]:
-    """The function of a node that makes a wrapper of its parts, its sizes and its strides."""
+    """The function of a node that makes a wrapper from its parts, its sizes and its strides."""
     count = len(names)
 
     def make_wrapper_of(*parts: Any) -> Any:

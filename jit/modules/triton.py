@@ -65,9 +65,9 @@ def subscripted(vm: TorchVM, function: Object, args: list[Object], kwargs: Named
 
 @library(RuleOrder.BY_KIND)
 def interpreted_operator(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
-    """A call of an operator of `triton_op` whose kernels are interpreted: they can't run on tensors without data, so what it does is traced.
+    """A call of an operator of `triton_op` whose kernels are interpreted: they can't run on tensors without data, so its function is traced.
 
-    Where autograd is to record the call, it is left as it is: the operator may have a formula for the gradient.
+    If autograd is to record the call, it is left as it is: the operator may have a formula for the gradient.
     """
     if not issubclass(type(function.value), (CustomOpDef, OpOverload, OpOverloadPacket)) or INTERPRETER not in sys.modules:
         return None
@@ -81,7 +81,7 @@ def interpreted_operator(vm: TorchVM, function: Object, args: list[Object], kwar
 
 
 def body_of(operator: Any) -> FunctionType | None:
-    """The function of the program's that an operator of `triton_op` runs on all devices, if it launches interpreted kernels; None for other operators."""
+    """The program's function that an operator of `triton_op` runs on all devices, if it launches interpreted kernels; None for other operators."""
     definition = operator if isinstance(operator, CustomOpDef) else OPDEFS.get(name_of_operator(operator))
     if definition is None or definition._init_fn.__module__ != TRITON_OPERATORS or list(definition._backend_fns) != [None]:
         return None
@@ -95,7 +95,7 @@ def body_of(operator: Any) -> FunctionType | None:
 
 @named(DESCRIPTORS, "TensorDescriptor.__post_init__")
 def check_descriptor(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
-    """What a TensorDescriptor checks when it is made: the launch makes it again, of a real tensor, and checks it then."""
+    """The check that a TensorDescriptor makes at its creation: the launch makes the descriptor again, from a real tensor, and checks it then."""
     return vm.const(None)
 
 
@@ -103,13 +103,13 @@ if hasattr(torch.library, "wrap_triton"):
 
     @models(torch.library.wrap_triton)
     def wrap_triton(vm: VM, triton_kernel: Object) -> Object:
-        """The kernel: what the wrapper does for tracers that see operators only, launches do here anyway."""
+        """The kernel itself: launches here do what the wrapper does for tracers that only see operators."""
         kernel = vm.observe(triton_kernel)
         if not is_kernel(kernel.value):
             raise NotConstant(kernel)
         try:
             torch.library.wrap_triton(kernel.value)
-        except RuntimeError as error:  # which kinds of kernels it takes is its own to say
+        except RuntimeError as error:  # it alone knows which kinds of kernels it accepts
             assert kernel.source is not None
             vm.guard(ValueIs, kernel.source, kernel.value)
             vm.raise_(RuntimeError, *error.args)
@@ -119,7 +119,7 @@ if hasattr(torch.library, "wrap_triton"):
 class Launcher(Object):
     """A kernel with a grid: a call of it launches the kernel.
 
-    Which kernel it is, is guarded; what it says of its configurations and heuristics is taken to stay, as its code is.
+    The kernel's identity is guarded; its configurations and heuristics are assumed not to change, as is its code.
     """
 
     __slots__ = ("grid", "kernel")
@@ -173,12 +173,12 @@ def launch(vm: TorchVM, kernel: Any, named: Named, grid: Object) -> Object:
 
 
 def are_known(descriptors: dict[str, tuple[Any, ...]]) -> bool:
-    """Whether torch's operator for launches can be told of these descriptors, and finds what kernels write through them."""
+    """Whether torch's operator for launches supports these descriptors, and finds out what kernels write through them."""
     return has_triton_tensor_descriptor_host_tma() and all(parts[1:] == ("zero", False)[: len(parts) - 1] for parts in descriptors.values())
 
 
 def without_descriptors(vm: TorchVM, named: Named) -> tuple[Named, dict[str, tuple[Any, ...]]]:
-    """The arguments with tensors in the place of their descriptors, and what else each descriptor is made of. Raises NotConstant for one of a part."""
+    """The arguments with tensors in place of their descriptors, and the other parts of each descriptor. Raises NotConstant for one of a part of a tensor."""
     descriptors: dict[str, tuple[Any, ...]] = {}
     for name, value in named.items():
         value = vm.observe(value)
@@ -193,7 +193,7 @@ def without_descriptors(vm: TorchVM, named: Named) -> tuple[Named, dict[str, tup
 
 
 def variants_of(vm: VM, kernel: Any, config: dict[str, Any], named: Named) -> list[tuple[dict[str, Any], Named]]:
-    """For each of the configurations that `triton.autotune` chooses from, what it sets, and all arguments, with those that `triton.heuristics` computes."""
+    """For each configuration that `triton.autotune` chooses from, its settings, and all arguments, including those that `triton.heuristics` computes."""
     variants = [(config, named)]
     for layer in layers(kernel):
         if isinstance(layer, sys.modules[AUTOTUNER].Autotuner):
@@ -214,7 +214,7 @@ def mapping(vm: VM, named: Named) -> Object:
 
 
 def divided(vm: TorchVM, named: Named, signature: inspect.Signature) -> tuple[Named, dict[str, Any]]:
-    """The arguments that the node is given, tensors and numbers that vary, and the others, which are constants."""
+    """The arguments of the node, which are tensors and numbers that vary, and the others, which are constants."""
     operands: Named = {}
     constants: dict[str, Any] = {}
     for name, value in named.items():
@@ -229,7 +229,7 @@ def divided(vm: TorchVM, named: Named, signature: inspect.Signature) -> tuple[Na
 
 
 def constant(vm: VM, value: Object) -> Any:
-    """A constant argument: a plain value, a type of Triton's or a kernel, of which is guarded which one it is. Raises NotConstant for another."""
+    """A constant argument: a plain value, a type of Triton's, or a kernel, whose identity is guarded. Raises NotConstant for others."""
     try:
         return value.as_real(vm)
     except NotConstant:
@@ -241,7 +241,7 @@ def constant(vm: VM, value: Object) -> Any:
 
 
 def looked_at(vm: TorchVM, value: Object) -> Any:
-    """What Triton's compiler is shown of an argument: a tensor without data, or a number that stands for any."""
+    """The value that Triton's compiler gets for an argument: a tensor without data, or a number that stands for any."""
     return value.look(vm) if isinstance(value, TensorObject) else 17 if value.cls is int else 0.5
 
 
@@ -254,7 +254,7 @@ def grid_for(vm: VM, grid: Object, meta: Named) -> Object:
 
 
 def check(vm: TorchVM, kernel: Any, operands: Named, variants: int) -> None:
-    """Stop the trace where a kernel can't run on the tensors, or the backend can't compile its launch."""
+    """Stop the trace if a kernel can't run on the tensors, or the backend can't compile its launch."""
     if is_interpreted(kernel):
         why = INTERPRETED if vm.graph.demands.compiles_kernels else None
     else:

@@ -18,7 +18,7 @@ from framejit.objects.typefields import answers_for_itself, is_of_program
 pure(GenericAlias, UnionType.__or__, GenericAlias.__or__, GenericAlias.__ror__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
 NESTED_TUPLES = 50
-"""Deeper ones are left to C code, which raises RecursionError at some depth."""
+"""The largest nesting depth that is handled here: deeper ones are left to C code, which raises RecursionError at some depth."""
 
 
 def checker(vm: VM, cls: type, name: str) -> Any:
@@ -28,7 +28,7 @@ def checker(vm: VM, cls: type, name: str) -> Any:
 
 
 def is_subclass(vm: VM, sub: type, cls: type) -> bool:
-    """issubclass of classes, past a metaclass's own `__subclasscheck__`."""
+    """issubclass for classes, bypassing a metaclass's own `__subclasscheck__`."""
     vm.rest_on_bases(sub)
     if vm.raw_type_lookup(type(cls), "__subclasscheck__") is type.__dict__["__subclasscheck__"]:
         return classes.is_subtype(sub, cls)
@@ -36,9 +36,9 @@ def is_subclass(vm: VM, sub: type, cls: type) -> bool:
 
 
 def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
-    """ABCMeta.__subclasscheck__, for real: it fills caches, which only it sees. That no class is registered later is guarded by abc's own counter.
+    """ABCMeta.__subclasscheck__, called for real: it fills caches, which only it sees. abc's own counter guards that no class is registered later.
 
-    The program's own hooks run where they belong, in a native call.
+    The program's own hooks run in a native call.
     """
     vm.rest_on_bases(sub)
     if answers_for_itself(vm, sub) or any(map(runs_code_of_the_program, family(cls))):
@@ -53,7 +53,7 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
 
 
 def family(cls: type) -> Iterable[type]:
-    """The class, and all whose subclasses are its subclasses: derived from it or registered with it."""
+    """The class, and all classes whose subclasses count as its subclasses: derived from it or registered with it."""
     seen: dict[type, None] = {cls: None}
     waiting = [cls]
     while waiting:
@@ -69,12 +69,12 @@ def family(cls: type) -> Iterable[type]:
 
 
 def runs_code_of_the_program(cls: type) -> bool:
-    """Whether the class has a way to check for subclasses that is neither CPython's nor a library's."""
+    """Whether the class checks for subclasses with code that is neither CPython's nor a library's."""
     return any(map(is_of_program, (classes.lookup(cls, "__subclasshook__"), classes.lookup(type(cls), "__subclasscheck__"))))
 
 
 def may_claim(vm: VM, obj: Object) -> bool:
-    """Whether the `__class__` of an object may be another class than its type."""
+    """Whether the `__class__` of an object may differ from its type."""
     cls = obj.cls
     if not classes.flags(cls) & classes.HEAP_TYPE:
         return False
@@ -120,7 +120,7 @@ def those_of(vm: VM, cls: Object, depth: int) -> list[Object] | None:
 
 
 def is_instance(vm: VM, obj: Object, cls: type) -> bool:
-    """object_isinstance: by the type, else by what the object says its class is."""
+    """object_isinstance: by the type, otherwise by the object's `__class__`."""
     vm.rest_on_bases(obj.cls)
     if classes.is_subtype(obj.cls, cls):
         return True
@@ -133,7 +133,7 @@ def is_instance(vm: VM, obj: Object, cls: type) -> bool:
 
 
 def is_abc_instance(vm: VM, obj: Object, cls: Object) -> bool:
-    """_abc._abc_instancecheck: by what the object says its class is, and by its type."""
+    """_abc._abc_instancecheck: by the object's `__class__`, and by its type."""
     own = vm.const(obj.cls)
     said = vm.observe(abstract.getattr_(vm, obj, "__class__")) if may_claim(vm, obj) else own
     return check_subclass(vm, said, cls) or (said.value is not obj.cls and check_subclass(vm, own, cls))
@@ -153,7 +153,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
     if issubclass(cls.cls, type) and checker(vm, real, "__subclasscheck__") is None:
         if not issubclass(sub.cls, type):
             if vm.raw_type_lookup(cls.cls, "__subclasscheck__") is not type.__dict__["__subclasscheck__"]:
-                vm.raise_(TypeError, "issubclass() arg 1 must be a class")  # ABCMeta's asks for no __bases__
+                vm.raise_(TypeError, "issubclass() arg 1 must be a class")  # ABCMeta's doesn't ask for `__bases__`
             refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
         return is_subclass(vm, sub.constant(vm), real)
     found = call_special(vm, cls, "__subclasscheck__", sub)
@@ -165,7 +165,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
 
 
 def refuse_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
-    """check_class, of what is no class: with a tuple of `__bases__` it passes for one, which C code may look into."""
+    """check_class, for an object that isn't a class: with a tuple of `__bases__` it counts as one, which only C code can check."""
     bases = abstract.lookup_attr(vm, cls, "__bases__")
     if bases is None or not issubclass(vm.observe(bases).cls, tuple):
         vm.raise_(TypeError, complaint)
@@ -173,7 +173,7 @@ def refuse_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
 
 
 def observed_class(vm: VM, cls: Object) -> type:
-    """The real class that one of the methods of metaclasses was called on."""
+    """The real class on which one of the metaclasses' methods was called."""
     cls = vm.observe(cls)
     if not issubclass(cls.cls, type):
         vm.unsupported(breaks.UnsupportedCall(f"a metaclass's method of a {classes.qualname(cls.cls)}"))

@@ -15,7 +15,7 @@ from framejit.objects.registry import models
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning to be given for a line of a file. `namespace`: the globals of its code, which keep what has been shown already."""
+    """A warning to be given for a line of a file. `namespace`: the globals of its code, which record the warnings shown already."""
 
     message: Object
     category: type[Warning]
@@ -37,17 +37,17 @@ class Warned:
 
 
 def give(message: str, category: type[Warning], namespace: dict[str, Any], filename: str, line: int) -> None:
-    """Run by generated code: what `warnings.warn` does once it knows the line (Python/_warnings.c: setup_context)."""
+    """Run by generated code: the rest of `warnings.warn`, once the line is known (Python/_warnings.c: setup_context)."""
     registry = namespace.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
 SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarning_orig"))
-"""Functions of warnings that a program may replace, and where the module keeps its own."""
+"""Functions of the module that a program may replace, and the names under which it keeps its own."""
 
 
 def is_only_printed(vm: VM) -> bool:
-    """Whether what shows a warning is as Python has it: it prints to `sys.stderr`. Nothing in the trace has changed that, nor the filters."""
+    """Whether warnings are shown by Python's own function, which prints to `sys.stderr`, and nothing in the trace has changed that or the filters."""
     namespace = vm.globals_of(vars(warnings))
     if any(map(vm.effects.is_mutated, (namespace, vm.globals_of(vars(sys))))):
         return False
@@ -62,19 +62,19 @@ def is_only_printed(vm: VM) -> bool:
 
 
 def may_raise() -> bool:
-    """Whether the filters make an exception of any warning."""
+    """Whether the filters turn some warnings into exceptions."""
     defaults: Any = warnings
     return defaults.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
 
 
 def can_wait(vm: VM) -> bool:
-    """Whether a warning may be given after the graph: it is only printed then, whatever the filters say."""
+    """Whether a warning may be given after the graph: it would only be printed then, whatever the filters say."""
     return is_only_printed(vm) and not vm.guards.read(may_raise)
 
 
 @models(warnings.warn)
 def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Object | None = None, source: Object | None = None) -> Object:
-    """Texts as messages. The line must be one of the traced functions'."""
+    """warnings.warn with a text as the message. The line must be one of the traced functions'."""
     message = vm.observe(message)
     cls = vm.observe(category).constant(vm) if category is not None else None
     level = vm.observe(stacklevel).constant(vm) if stacklevel is not None else 1

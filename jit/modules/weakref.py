@@ -20,11 +20,11 @@ from framejit.objects.registry import app as traced_as
 from framejit.objects.registry import models, refuse, wrapper_for, wraps
 
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
-"""What programs don't let go of in the middle of a call."""
+"""Types of objects that programs don't release in the middle of a call."""
 
 
 class WeakReferenceObject(Object):
-    """A weakref.ref: called, it gives what it refers to, looked up again on each call of the compiled code."""
+    """A weakref.ref: calling it gives its referent, which is looked up again in each call of the compiled code."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class WeakReferenceObject(Object):
             vm.guard(IsMissing, source)
             return vm.const(None)
         if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
-            # What only the state of a resumed frame keeps alive may be gone by now in eager.
+            # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
             vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
         return vm.wrap(target, source)
 
@@ -45,14 +45,14 @@ class WeakReferenceObject(Object):
 
 @wraps(weakref.ReferenceType, shared=True)
 def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
-    """A subclass may do anything when it is called: it is an instance of a user's class."""
+    """Wrap a weak reference. One of a subclass may do anything when it is called: it is an instance of a user's class."""
     if type(value) is not weakref.ReferenceType:
         return wrapper_for(object).wrap(vm, value, source)
     return WeakReferenceObject(weakref.ReferenceType, source, value)
 
 
 class WeakReferenceMade(Object):
-    """A weakref.ref that the trace has made, in the library, of what nobody misses once its owner has let go of it: a dict of hooks, say."""
+    """A weakref.ref that the trace has made in library code, to an object that isn't needed once its owner has released it, such as a dict of hooks."""
 
     __slots__ = ("target",)
 
@@ -79,7 +79,7 @@ def weak_reference(vm: VM, value: Object) -> Object:
     return WeakReferenceMade(vm.observe(value))
 
 
-# Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too.
+# Finalizers share one dict, which also changes in the compiler, whenever an object with a finalizer dies.
 METHODS = [getattr(method, "fget", method) for method in vars(weakref.finalize).values()]
 refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))
 

@@ -1,1 +1,1 @@
-"""The object model: what the trace knows of Python values, a file per CPython type."""
+"""The object model: what the trace knows about Python values. There is a file for each CPython type."""

@@ -1,7 +1,7 @@
-"""The generic operations, as CPython's Objects/abstract.c and Objects/object.c have them: dispatch on the type's slots.
+"""The generic operations on Objects, as in CPython's Objects/abstract.c and Objects/object.c: each dispatches on the slots of the operand's type.
 
-Every operation observes its operands (which guards their exact types), asks the Object's own C slots first, and then goes by the attributes of
-the real class (the generic slots of object.py), so that descriptors and subclasses fall out; operators.py and text.py go on from here.
+Every operation observes its operands, which guards their exact types. It asks the Object's own C slots first, and then goes by the attributes of
+the real class (the generic slots of object.py), so that descriptors and subclasses need no special treatment. Operators are in operators.py, text in text.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def truth(vm: VM, obj: Object) -> bool:
 
 
 def depends_on_data(vm: VM, obj: Object) -> bool:
-    """Whether only the data of tensors say what a value's truth is."""
+    """Whether a value's truth depends on the data of tensors."""
     return vm.observe(obj).depends_on_data
 
 
@@ -41,7 +41,7 @@ def length(vm: VM, obj: Object) -> Object:
 
 
 def getattr_(vm: VM, obj: Object, name: str) -> Object:
-    """PyObject_GetAttr, which adds to an AttributeError what was asked for."""
+    """PyObject_GetAttr. An AttributeError gets the name that was asked for, and the object."""
     obj = vm.observe(obj)
     try:
         return obj.getattr(vm, name)
@@ -51,7 +51,7 @@ def getattr_(vm: VM, obj: Object, name: str) -> Object:
 
 
 def lookup_attr(vm: VM, obj: Object, name: str) -> Object | None:
-    """getattr that gives None where the attribute is missing (_PyObject_LookupAttr)."""
+    """getattr that returns None if the attribute is missing (_PyObject_LookupAttr)."""
     try:
         return vm.observe(obj).getattr(vm, name)
     except Raise as raised:
@@ -68,7 +68,7 @@ def delattr_(vm: VM, obj: Object, name: str) -> None:
     vm.observe(obj).setattr(vm, name, None)
 
 
-# As instructions of their own: what the program's getters and setters return is delivered, unless a C slot of the owner's might do more.
+# The following are separate instructions: the result of the program's getter or setter is delivered, unless a C slot of the owner might do more.
 
 
 def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = LOOKED_UP) -> Object:
@@ -83,7 +83,7 @@ def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = LOOKED_UP) ->
 def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
     """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make.
 
-    Where the class has no hooks, an AttributeError of a getter is left as it is (Objects/object.c: _PyObject_GetMethod).
+    If the class has no hooks, an AttributeError raised by a getter is left as it is (Objects/object.c: _PyObject_GetMethod).
     """
     obj = vm.observe(obj)
     if type(obj).getattr is not Object.getattr or has_hooks(vm, obj.cls):
@@ -92,7 +92,7 @@ def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
 
 
 def has_hooks(vm: VM, cls: type) -> bool:
-    """Whether more than the generic rule finds the attributes of a class's instances."""
+    """Whether the attributes of a class's instances are found by more than the generic rule."""
     generic = vm.raw_type_lookup(cls, "__getattribute__") is object.__getattribute__
     return not generic or vm.raw_type_lookup(cls, "__getattr__") is not MISSING
 
@@ -116,10 +116,10 @@ def store_item(vm: VM, obj: Object, key: Object, value: Object) -> None:
 
 
 def super_attr(vm: VM, global_super: Object, args: list[Object], name: str, implied: bool) -> Object:
-    """An attribute of a call of `super`, with the class and the instance; `implied`: the program calls it without arguments.
+    """Look up an attribute on a call of `super` with the class and the instance; `implied`: the program calls it without arguments.
 
-    Where the instance is None, CPython's instruction gives the attribute of an unbound `super` as long as it is not specialised, and raises
-    TypeError once it is (Python/specialize.c, _PySuper_Lookup): only the function's own code knows.
+    If the instance is None, CPython's instruction gives the attribute of an unbound `super` as long as it is not specialised, and raises
+    TypeError once it is (Python/specialize.c, _PySuper_Lookup): which of them happens depends on the state of the function's own code.
     """
     real = getattr(vm.observe(global_super), "value", None) is super
     if real and vm.observe(args[1]).cls is type(None) and issubclass(vm.observe(args[0]).cls, type):
@@ -147,7 +147,7 @@ def getitem(vm: VM, obj: Object, key: Object, delivery: Delivery | None = None) 
 
 
 def getitem_of_class(vm: VM, cls: Object, key: Object) -> Object:
-    """`cls[key]` where the metaclass has no `__getitem__`."""
+    """`cls[key]` if the metaclass has no `__getitem__`."""
     if cls.value is type:
         return vm.const(type[key.constant(vm)])  # type: ignore[index]
     generic = lookup_attr(vm, cls, "__class_getitem__")
@@ -161,22 +161,22 @@ def setitem(vm: VM, obj: Object, key: Object, value: Object, delivery: Delivery 
     if not obj.setitem(vm, key, value) and call_special(vm, obj, "__setitem__", key, value, delivery=delivery) is None:
         key = vm.observe(key)
         if vm.raw_type_lookup(key.cls, "__index__") is not MISSING and not (key.cls is int and abs(key.constant(vm)) <= sys.maxsize):
-            vm.unsupported(breaks.UnsupportedOperation(f"storing to an item of a {obj.type_name}"))  # what has a sequence's slots asks for the index first
+            vm.unsupported(breaks.UnsupportedOperation(f"storing to an item of a {obj.type_name}"))  # a type with a sequence's slots asks for the index first
         vm.raise_(TypeError, f"'{obj.type_name}' object does not support item assignment")
 
 
 def delitem(vm: VM, obj: Object, key: Object) -> None:
     obj = vm.observe(obj)
     if not obj.setitem(vm, key, None) and call_special(vm, obj, "__delitem__", key) is None:
-        vm.unsupported(breaks.UnsupportedOperation(f"deleting an item of a {obj.type_name}"))  # the words depend on the key
+        vm.unsupported(breaks.UnsupportedOperation(f"deleting an item of a {obj.type_name}"))  # the message depends on the key
 
 
 MOST_ITEMS = 1 << 16
-"""The most items of a container that a trace looks into item by item, and guards each."""
+"""The most items of a container that a trace opens item by item, with a guard for each."""
 
 
 def refuse_many(vm: VM, obj: Object, count: int) -> None:
-    """Break for a container from outside that is too large to be known item by item."""
+    """Break for a container from outside with too many items to guard each."""
     if count > MOST_ITEMS:
         vm.unsupported(breaks.UnsupportedOperation(f"going through a {classes.qualname(obj.cls)} of {count} items"))
 
@@ -205,29 +205,29 @@ def next_(vm: VM, iterator: Object) -> Object | None:
 
 
 def each(vm: VM, obj: Object) -> Iterator[Object]:
-    """`for item in obj`: what is done with one item comes before the next one is asked for."""
+    """The items of `for item in obj`: the caller handles each one before the next is asked for."""
     return steps(vm, iter_(vm, obj))
 
 
 def iterate(vm: VM, obj: Object) -> list[Object]:
-    """All items, taken before anything is done with them."""
+    """All items, taken before the caller handles any of them."""
     return list(each(vm, obj))
 
 
 def steps(vm: VM, iterator: Object) -> Iterator[Object]:
-    """What is left of an iterator."""
+    """The remaining items of an iterator."""
     iterator = vm.observe(iterator)
     while (item := iterator.next(vm)) is not None:
         yield item
 
 
 def drain(vm: VM, iterator: Object) -> list[Object]:
-    """What is left of an iterator, as a list: all of it is taken before anything is done with an item."""
+    """The remaining items of an iterator, as a list: all are taken before the caller handles any."""
     return list(steps(vm, iterator))
 
 
 def list_of(vm: VM, obj: Object) -> list[Object]:
-    """All items, for a list or tuple: PySequence_List, which asks how many there will be."""
+    """All items, for a list or tuple: PySequence_List, which asks for the number of items beforehand."""
     obj = vm.observe(obj)
     iterator = iter_(vm, obj)
     ask_length(vm, obj)
@@ -235,17 +235,17 @@ def list_of(vm: VM, obj: Object) -> list[Object]:
 
 
 def sequence_items(vm: VM, obj: Object) -> list[Object]:
-    """Objects/abstract.c: PySequence_Fast: the items of exact lists and tuples as they are, those of anything else by way of a list of its iterator."""
+    """Objects/abstract.c: PySequence_Fast: the items of exact lists and tuples as they are; of anything else, the items of a list made from its iterator."""
     return list_of(vm, iter_(vm, obj))
 
 
 def may_run_python(found: Any) -> bool:
-    """Whether a special method, as the class has it, is there and none that is written in C."""
+    """Whether a class attribute is a special method that isn't written in C."""
     return found is not MISSING and type(found) not in (WrapperDescriptorType, MethodDescriptorType)
 
 
 def ask_length(vm: VM, obj: Object) -> None:
-    """PyObject_LengthHint, for what a class in Python does when asked; the answer itself changes nothing."""
+    """PyObject_LengthHint, called for the side effects of `__len__` and `__length_hint__` written in Python; the answer itself isn't used."""
     if may_run_python(vm.raw_type_lookup(obj.cls, "__len__")):
         try:
             length(vm, obj)
@@ -282,7 +282,7 @@ def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
 
 
 def unpack_ex(vm: VM, obj: Object, before: int, after: int) -> list[Object]:
-    """UNPACK_EX: `before` items, the list of the middle, `after` items. What is after the first ones is made a list of, as `list(iterator)` would be."""
+    """UNPACK_EX: `before` items, the list of the middle, `after` items. Everything after the first `before` items is made a list, as by `list(iterator)`."""
     iterator = iter_to_unpack(vm, obj)
     expected = f"at least {before + after}"
     items = first(vm, iterator, before, expected)
@@ -301,7 +301,7 @@ def iter_to_unpack(vm: VM, obj: Object) -> Object:
 
 
 def first(vm: VM, iterator: Object, n: int, expected: str) -> list[Object]:
-    """The first items of an iterator; raises the traced ValueError where there are fewer."""
+    """The first items of an iterator; raises the traced ValueError if there are fewer."""
     items: list[Object] = []
     while len(items) < n:
         item = next_(vm, iterator)
@@ -340,7 +340,7 @@ def is_subtype(vm: VM, cls: type, base: type) -> bool:
 
 
 def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
-    """CHECK_EXC_MATCH: all that is listed must be exception classes, whichever it is that matches."""
+    """CHECK_EXC_MATCH: everything listed must be an exception class, even if an earlier one matches."""
     cls = vm.observe(cls)
     kinds = [vm.observe(item) for item in iterate(vm, cls)] if issubclass(cls.cls, tuple) else [cls]
     if not all(issubclass(kind.cls, type) and issubclass(kind.value, BaseException) for kind in kinds):
@@ -352,7 +352,7 @@ def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
 
 
 def delegate(vm: VM, iterable: Object, of_coroutines: bool) -> Object:
-    """GET_YIELD_FROM_ITER (Python/bytecodes.c): what a generator yields from, which may be a coroutine in one that is `of_coroutines`."""
+    """GET_YIELD_FROM_ITER (Python/bytecodes.c): the iterator that a generator delegates to. It may be a coroutine if the generator is `of_coroutines`."""
     iterable = vm.observe(iterable)
     if iterable.cls is not CoroutineType:
         return iter_(vm, iterable)
@@ -362,7 +362,7 @@ def delegate(vm: VM, iterable: Object, of_coroutines: bool) -> Object:
 
 
 def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:
-    """SEND (Python/ceval.c): what it yields and False, or what it returns and True."""
+    """SEND (Python/ceval.c): the yielded value and False, or the returned value and True."""
     receiver = vm.observe(receiver)
     if receiver.is_generator():
         return vm.resume_generator(receiver, value, None)
@@ -381,7 +381,7 @@ def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:
 
 
 def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
-    """Pass an exception to the iterator that a generator delegates to (_gen_throw): as `send` answers."""
+    """Pass an exception to the iterator that a generator delegates to (_gen_throw). The result is as for `send`."""
     receiver = vm.observe(receiver)
     if receiver.is_generator():
         return vm.resume_generator(receiver, vm.const(None), exc)
@@ -397,5 +397,5 @@ def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
 
 
 def type_name(vm: VM, obj: Object) -> str:
-    """The name of its class in the interpreter's messages."""
+    """The name of a value's class in the interpreter's messages."""
     return vm.observe(obj).type_name

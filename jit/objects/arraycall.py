@@ -1,8 +1,8 @@
-"""The one door to NumPy for arrays: NumPy says what comes out of a call, tensors compute it, or NumPy itself does.
+"""The one door to NumPy: all its calls with arrays pass through here. NumPy says what form the result has, and then tensors or NumPy itself compute it.
 
-A call is made at once with stand-ins (arrayoperands.py), which tells the form of the result. The node that computes the real result must give a tensor of
-that type and shape; where its layout or memory is another, it is copied. Where tensors have NumPy's values is said by arrayrules.py. Elsewhere the node
-is the operator `framejit::numpy`, which calls NumPy (numpyoperator.py).
+NumPy is called at once with stand-ins (arrayoperands.py), which shows the form of the result. The node that computes the real result must give a tensor of
+that type and shape; if its layout or memory differs, it is copied. arrayrules.py says for which functions and types tensors have NumPy's values. For the
+others, the node is the operator `framejit::numpy`, which calls NumPy (numpyoperator.py).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
 
 FEW = 64
-"""Arrays of so many constants are written into the graph."""
+"""Arrays of at most so many constants are written into the graph."""
 IGNORED = frozenset({"out", "order", "copy", "casting", "subok"})
-"""Keyword arguments that decide about layout, memory and errors only, of which the stand-ins tell."""
+"""Keyword arguments that affect only layout, memory and errors, which the stand-ins show."""
 ANY_ORDER = frozenset({"copy", "astype", "array", "asarray", "asanyarray", "ascontiguousarray", "zeros_like", "ones_like", "full_like", "empty_like"})
-"""Functions whose `order` is that of the memory. Of others, it is that of the elements."""
+"""Functions whose `order` is about the layout in memory. In other functions, it is the order in which elements are read."""
 RAISE_OF_NOTHING = frozenset({"max", "min", "amax", "amin", "argmax", "argmin", "ptp", "median", "percentile", "quantile"})
-"""Functions that raise where an array has no elements."""
+"""Functions that raise for an array without elements."""
 
 
 def are_tensors_right(vm: VM, operands: Operands, expected: Any) -> bool:
-    """Whether tensors give the values that NumPy gives, as far as types tell."""
+    """Whether tensors give the values that NumPy gives, as far as that depends on types."""
     name = operands.name
     types = {obj.dtype(vm).char for obj, _ in operands.arrays.values()}
     made = {part.dtype.char for part in leaves(expected) if isinstance(part, (numpy.ndarray, numpy.generic))}
@@ -58,8 +58,8 @@ def call_function(
     target: Target | None = None,
     for_graph: Sequence[Object] | None = None,
 ) -> Object:
-    """A call of one of NumPy's functions, or of a method, with arrays among the arguments. `how`: an expression for what is called (numpyoperator.py);
-    `target`: what computes it with tensors, if not the function of that name; `for_graph`: the arguments that that takes, if they are others."""
+    """Call one of NumPy's functions, or a method, with arrays among the arguments. `how`: an expression for the function (numpyoperator.py);
+    `target`: the function that computes it with tensors, if not the one of that name; `for_graph`: the arguments that `target` takes, if they differ."""
     operands = Operands(vm, name)
     real_args, real_kwargs = operands.reals(args, kwargs)
     expected = operands.asked(lambda: evaluated(how)(*real_args, **real_kwargs))
@@ -91,7 +91,7 @@ def call_function(
 
 
 def call_for(vm: VM, operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], out: Object) -> Object:
-    """A call whose result goes into an array that is given for it: in the type of that array, in which the function may compute."""
+    """Call a function whose result is stored in an array that is given for it; the function may compute in the type of that array."""
     out = operands.target(out)
     plain = {key: arg for key, arg in kwargs.items() if key != "out"}
     if "where" not in plain:
@@ -102,7 +102,7 @@ def call_for(vm: VM, operands: Operands, how: str, args: Sequence[Object], kwarg
 
 
 def call_changing(vm: VM, name: str, how: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """A call of a function that changes its first argument, an array, and gives nothing."""
+    """Call a function that changes its first argument, an array, and returns None."""
     operands = Operands(vm, name)
     real_args, real_kwargs = operands.reals(args, kwargs)
     array = operands.target(vm.observe(args[0]))
@@ -113,12 +113,12 @@ def call_changing(vm: VM, name: str, how: str, args: Sequence[Object], kwargs: d
 
 @functools.cache
 def takes_type(target: Target) -> bool:
-    """Whether a target is told the type of the result."""
+    """Whether a target has a parameter for the type of the result."""
     return getattr(target, "__module__", None) == arrayfunctions.__name__ and "result" in inspect.signature(target).parameters
 
 
 def stored(vm: VM, out: ArrayObject, found: ArrayObject) -> ArrayObject:
-    """Put what a call gives into the array that it has been given for it."""
+    """Copy the result of a call into the array that was given for it."""
     enter(vm, torch.Tensor.copy_, [out.tensor(vm), found.tensor(vm)])
     return out
 
@@ -127,7 +127,7 @@ def stored(vm: VM, out: ArrayObject, found: ArrayObject) -> ArrayObject:
 
 
 def call_ufunc(vm: VM, ufunc: Any, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY, through: Callable[..., Any] | None = None) -> Object:
-    """A call of a universal function with arrays among the arguments, or of an operator (`through`) that stands for it."""
+    """Call a universal function with arrays among the arguments, or an operator (`through`) that stands for it."""
     name, inputs = ufunc.__name__, [from_list(vm, arg) for arg in args[: ufunc.nin]]
     operands = Operands(vm, name)
     reals, real_kwargs = operands.reals([*inputs, *args[ufunc.nin :]], kwargs)
@@ -152,7 +152,7 @@ def call_ufunc(vm: VM, ufunc: Any, args: Sequence[Object], kwargs: dict[str, Obj
 
 
 def by_tensors(vm: VM, ufunc: Any, operands: Operands, args: Sequence[Object], reals: Sequence[Any], kwargs: dict[str, Any]) -> Object | None:
-    """What tensors give for a universal function; None where that isn't known to be what NumPy gives, or they give nothing."""
+    """The result of a universal function as tensors compute it; None if that isn't known to equal NumPy's, or tensors can't compute it."""
     name, target, inputs = ufunc.__name__, UFUNCS.get(ufunc), reals[: ufunc.nin]
     if target is None or not set(kwargs) <= {"out", "dtype"} or ufunc.nout > 1:
         return None
@@ -163,7 +163,7 @@ def by_tensors(vm: VM, ufunc: Any, operands: Operands, args: Sequence[Object], r
         return None
     if any(obj.dtype(vm).char not in KNOWN for obj, _ in operands.arrays.values()):
         return None
-    if name == "power" and loop[0].kind in "iu":  # NumPy has an error of its own where an exponent is negative
+    if name == "power" and loop[0].kind in "iu":  # NumPy has an error of its own for negative exponents
         if not isinstance(inputs[1], int) or not abstract.truth(vm, operators.compare(vm, ">=", args[1], vm.const(0))):
             return None
     as_number = ufunc in TAKE_NUMBERS and name != "matmul"
@@ -174,7 +174,7 @@ def by_tensors(vm: VM, ufunc: Any, operands: Operands, args: Sequence[Object], r
 
 
 def call_ufunc_method(vm: VM, ufunc: Any, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """numpy.add.reduce and its like."""
+    """Call numpy.add.reduce or a similar method of a universal function."""
     told, how = f"{ufunc.__name__}.{name}", f"numpy.{ufunc.__name__}.{name}"
     if getattr(numpy, ufunc.__name__, None) is not ufunc:
         vm.unsupported(breaks.ArrayOperation(told))
@@ -184,14 +184,14 @@ def call_ufunc_method(vm: VM, ufunc: Any, name: str, args: Sequence[Object], kwa
 
 
 def kind_of(real: Any) -> Any:
-    """An operand as ufunc.resolve_dtypes takes it: of Python's numbers the type, which is weak."""
+    """An operand as ufunc.resolve_dtypes takes it: for Python's numbers their type, since these are weak."""
     if type(real) in (int, float, complex):
         return type(real)
     return real.dtype if hasattr(real, "dtype") else numpy.dtype(type(real))
 
 
 def from_list(vm: VM, obj: Object) -> Object:
-    """An array where an operand is a list of constants."""
+    """Make an array if an operand is a list or tuple."""
     obj = vm.observe(obj)
     if obj.cls not in (list, tuple):
         return obj
@@ -204,7 +204,7 @@ def from_list(vm: VM, obj: Object) -> Object:
 
 
 def converted(vm: VM, operands: Operands, obj: Object, real: Any, dtype: numpy.dtype[Any], as_number: bool) -> Object:
-    """An operand in the type in which NumPy computes."""
+    """Convert an operand to the type in which NumPy computes."""
     if isinstance(obj, ArrayObject):
         tensor = obj.tensor(vm)
         return tensor if obj.dtype(vm) == dtype else enter(vm, torch.Tensor.to, [tensor, vm.const(TORCH_TYPES[dtype])])
@@ -215,7 +215,7 @@ def converted(vm: VM, operands: Operands, obj: Object, real: Any, dtype: numpy.d
 
 
 def constant_array(vm: VM, real: Any) -> Object:
-    """A new array of constants, or a constant that NumPy has computed of constants."""
+    """A new array of constants, or a constant that NumPy has computed from constants."""
     if not isinstance(real, numpy.ndarray):
         return vm.from_real(real)
     if type(real) is not numpy.ndarray or real.dtype not in TORCH_TYPES or real.dtype.char in "qQ":

@@ -1,4 +1,4 @@
-"""The flags of NumPy's arrays, as far as they are told by an array's form: whether it is contiguous, and may be written to."""
+"""The flags of NumPy's arrays, as far as they follow from an array's form: whether it is contiguous, and whether it may be written to."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KNOWN = frozenset({
     *WRITEABLE, "c_contiguous", "f_contiguous", "contiguous", "fortran", "forc", "fnc",
     "C_CONTIGUOUS", "F_CONTIGUOUS", "CONTIGUOUS", "FORTRAN", "C", "F", "FORC", "FNC",
 })  # fmt: skip
-"""Attributes and keys that stand-ins have as the arrays have them; who owns the memory, and how it is aligned, no tensor tells."""
+"""Attributes and keys that are the same for stand-ins and arrays. No tensor says who owns the memory, or how it is aligned."""
 
 
 class FlagsObject(Object):
-    """The flags of an array, as they are when they are asked for."""
+    """The flags of an array, read when they are asked for."""
 
     __slots__ = ("array",)
 
@@ -31,7 +31,7 @@ class FlagsObject(Object):
         self.array = array
 
     def look(self, vm: VM, name: str) -> Object:
-        """An attribute or item of this name."""
+        """The attribute or item of this name."""
         operands = Operands(vm, "flags")
         array = operands.real(self.array)
         if name not in KNOWN or self.array.is_scalar or (operands.symbolic and name not in WRITEABLE):

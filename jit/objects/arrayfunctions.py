@@ -1,7 +1,7 @@
-"""NumPy's functions as functions of tensors: what the nodes of a graph run in the place of NumPy.
+"""NumPy's functions as functions of tensors: the nodes of a graph call these instead of NumPy.
 
-Which of them a trace may use, and for which types, is said in arrayrules.py. What comes out has NumPy's values; that it has NumPy's type and shape too is
-checked where a node is made (arraycall.py), by asking NumPy itself.
+arrayrules.py says which of them a trace may use, and for which types. The results have NumPy's values; that they also have NumPy's type and shape is
+checked when a node is made (arraycall.py), by asking NumPy itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Target = Callable[..., Any]
 
 
 def unless_zero(divide: Target) -> Target:
-    """A division of ints: by zero gives zero, as in NumPy, where torch raises."""
+    """A division of ints: division by zero gives zero, as in NumPy, whereas torch raises."""
 
     def divided(a: Any, b: Any) -> Any:
         if not isinstance(b, torch.Tensor):
@@ -36,12 +36,12 @@ def unless_zero(divide: Target) -> Target:
 
 
 def numpy_sign(a: torch.Tensor) -> torch.Tensor:
-    """torch's function, but for a NaN, for which NumPy gives NaN."""
+    """torch's function, except that NaN gives NaN, as in NumPy."""
     return torch.where(torch.isnan(a), a, torch.sign(a)) if a.dtype.is_floating_point else torch.sign(a)
 
 
 def numpy_floor_divide_floats(a: Any, b: Any) -> Any:
-    """npy_floor_divide: the quotient is found from the remainder, so that it fits it."""
+    """npy_floor_divide: the quotient is computed from the remainder, so that the two are consistent."""
     a, b = torch.broadcast_tensors(a, b)
     remainder = torch.fmod(a, b)
     quotient = (a - remainder) / b
@@ -64,7 +64,7 @@ def numpy_remainder(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def numpy_heaviside(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """torch's function, but for a NaN, for which NumPy gives NaN."""
+    """torch's function, except that NaN gives NaN, as in NumPy."""
     return torch.where(torch.isnan(a), a, torch.heaviside(a, b))
 
 
@@ -84,7 +84,7 @@ OPERATORS: dict[str, Target] = {
     "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
     "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
 }  # fmt: skip
-"""Universal functions that are operators of tensors, and take numbers beside them."""
+"""Universal functions that are operators of tensors, and also take numbers."""
 ON_TENSORS: dict[str, Target] = {
     "floor_divide": numpy_floor_divide, "remainder": numpy_remainder, "fmod": unless_zero(torch.fmod),
     "negative": torch.neg, "positive": torch.positive, "absolute": torch.abs, "fabs": torch.abs, "sign": numpy_sign, "square": torch.square,
@@ -100,11 +100,11 @@ ON_TENSORS: dict[str, Target] = {
     "conjugate": torch.conj_physical,
 }  # fmt: skip
 UFUNCS: dict[Any, Target] = {getattr(numpy, name): target for name, target in (*OPERATORS.items(), *ON_TENSORS.items())}
-"""What computes each universal function. Each is a function of tensors; those of OPERATORS take numbers too."""
+"""The function that computes each universal function. Each takes tensors; those of OPERATORS take numbers too."""
 TAKE_NUMBERS = frozenset(getattr(numpy, name) for name in OPERATORS)
 
 
-# Reductions: `result` is the type that NumPy gives, in which it computes too.
+# Reductions: `result` is the type that NumPy's result has, and in which it computes.
 
 Axis = int | tuple[int, ...] | None
 
@@ -115,7 +115,7 @@ def dims(a: torch.Tensor, axis: Axis) -> list[int]:
 
 
 def kept(found: torch.Tensor, a: torch.Tensor, keepdims: bool) -> torch.Tensor:
-    """A reduction over everything, with as many dimensions as before where that is asked for."""
+    """A reduction over all elements, with as many dimensions as before if `keepdims` asks for that."""
     return found.reshape((1,) * a.dim()) if keepdims else found
 
 
@@ -183,12 +183,12 @@ def numpy_argmin(a: torch.Tensor, axis: int | None = None, keepdims: bool = Fals
 
 
 def whole(a: torch.Tensor) -> torch.Tensor:
-    """Truth values as numbers, where torch has no order of them."""
+    """Truth values as numbers, since torch doesn't order truth values."""
     return a.to(torch.uint8) if a.dtype is torch.bool else a
 
 
 def numpy_median(a: torch.Tensor, axis: int | None = None, keepdims: bool = False, *, result: torch.dtype) -> torch.Tensor:
-    """The middle of the sorted elements, or the mean of the two in the middle; of a NaN, NaN."""
+    """The middle of the sorted elements, or the mean of the two in the middle; NaN if any element is."""
     dim = 0 if axis is None else axis
     ordered = torch.sort(a.reshape(-1) if axis is None else a, dim).values
     last = ordered.shape[dim] - 1
@@ -208,7 +208,7 @@ def numpy_quantile(a: torch.Tensor, q: float, axis: int | None = None, *, keepdi
 
 
 def quantile(a: torch.Tensor, q: float, parts: int, axis: int | None, keepdims: bool, result: torch.dtype) -> torch.Tensor:
-    """The quantile by linear interpolation, in steps as NumPy takes them; of a NaN, NaN."""
+    """The quantile by linear interpolation, in the same steps as NumPy; NaN if any element is."""
     exact = numpy.float32 if a.dtype is torch.float32 else numpy.float64
     dim = 0 if axis is None else axis
     ordered = torch.sort(a.reshape(-1) if axis is None else a, dim).values
@@ -239,7 +239,7 @@ def numpy_trace(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1
     return torch.sum(torch.diagonal(a, offset, axis1, axis2).to(result), -1)
 
 
-# What chooses and rearranges.
+# Functions that choose and rearrange elements.
 
 
 def numpy_where(condition: torch.Tensor, x: Any, y: Any, *, result: torch.dtype) -> torch.Tensor:
@@ -255,7 +255,7 @@ def numpy_clip(a: torch.Tensor, a_min: Any = None, a_max: Any = None, *, min: An
 
 
 def as_type(value: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor or number as a tensor of a type."""
+    """Convert a tensor or number to a tensor of a type."""
     return value.to(dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype, device="cpu")
 
 
@@ -275,7 +275,7 @@ def numpy_sort(a: torch.Tensor, axis: int | None = -1, kind: str | None = None) 
 
 
 def numpy_argsort(a: torch.Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> torch.Tensor:
-    """Which of two equal elements comes first is said of stable sorting only."""
+    """The order of equal elements is only defined for stable sorting."""
     if not stable and kind not in ("stable", "mergesort"):
         raise NotImplementedError("sorting in an order that is not stable")
     return torch.sort(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, stable=True).indices
@@ -292,7 +292,7 @@ def numpy_stack(arrays: Sequence[torch.Tensor], axis: int = 0, dtype: Any = None
 
 
 def numpy_array(nested: Any, dtype: Any = None, *, result: torch.dtype) -> torch.Tensor:
-    """An array of lists of arrays and numbers."""
+    """An array made from lists of arrays and numbers."""
     if isinstance(nested, (list, tuple)):
         return torch.stack([numpy_array(item, result=result) for item in nested])
     return as_type(nested, result)
@@ -396,13 +396,13 @@ def numpy_pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", *, co
 
 
 def numpy_index(a: torch.Tensor, key: Any) -> torch.Tensor:
-    """Indexing with arrays among the indices. NumPy takes a number beside them as an array, torch takes it first."""
+    """Indexing with arrays among the indices. NumPy treats a number next to them as an array; torch applies the number first."""
     parts = [index_of(part) for part in (key if isinstance(key, tuple) else (key,))]
     return a[tuple(parts)]
 
 
 def index_of(part: Any) -> Any:
-    """A part of a key that has arrays, for torch."""
+    """A part of a key that has arrays in it, as torch takes it."""
     if isinstance(part, list):
         return torch.tensor(part, device="cpu")
     if isinstance(part, int) and not isinstance(part, bool):
@@ -411,7 +411,7 @@ def index_of(part: Any) -> Any:
 
 
 def numpy_store(a: torch.Tensor, key: Any, value: Any) -> None:
-    """Store to a part of an array. What lies in the same memory is copied first, as NumPy does."""
+    """Store to a part of an array. A value in the same memory is copied first, as in NumPy."""
     if isinstance(value, torch.Tensor):
         value = value.clone()
     if has_arrays(key):
@@ -430,7 +430,7 @@ def numpy_laid_out(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
 
 
 def numpy_with_gaps(a: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """A copy with these strides, between whose elements others would have place."""
+    """A copy with these strides, with gaps between its elements in memory."""
     memory = torch.empty([sum([size * stride for size, stride in zip(a.shape, strides)])], dtype=a.dtype, device=a.device)
     return torch.as_strided(memory, a.shape, tuple(strides)).copy_(a)
 
@@ -439,7 +439,7 @@ def numpy_with_gaps(a: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
 
 
 def through(name: str) -> Target:
-    """NumPy's function of this name as torch._numpy has it, on tensors."""
+    """NumPy's function of this name as implemented in torch._numpy, applied to tensors."""
     function = torch._numpy
     for part in name.split("."):
         function = getattr(function, part)
@@ -452,7 +452,7 @@ def through(name: str) -> Target:
 
 
 def as_tensors(found: Any) -> Any:
-    """Tensors for torch._numpy's arrays."""
+    """Replace torch._numpy's arrays by their tensors."""
     if isinstance(found, (list, tuple)):
         return type(found)([as_tensors(item) for item in found])
     return found.tensor if isinstance(found, torch._numpy.ndarray) else found
@@ -463,7 +463,7 @@ def numpy_fill(a: torch.Tensor, value: Any) -> None:
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """The array of a tensor that a graph has given. No function mode of the program's sees that there was a tensor."""
+    """The array of a tensor that a graph has returned. The program's function modes don't see that there was a tensor."""
     with torch._C.DisableTorchFunction():
         return tensor.numpy()
 

@@ -1,4 +1,4 @@
-"""Indexing of NumPy's arrays: reading and storing parts, also of arrays that run backwards through their memory."""
+"""Indexing of NumPy's arrays: reading and storing parts, including of arrays that run backwards through their memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def parts_of(vm: VM, key: Object) -> list[Object]:
 
 
 def is_plain_part(part: Object) -> bool:
-    """Whether a part of an index chooses no elements by an array."""
+    """Whether a part of an index isn't an array that selects elements."""
     return not isinstance(part, ArrayObject) and part.cls is not list and part.cls is not bool
 
 
 def turned(vm: VM, array: ArrayObject, parts: list[Object]) -> tuple[list[Object], tuple[int, ...]]:
-    """An index of an array's memory, from its beginning on and with no negative steps, and the dimensions of the result that run backwards."""
+    """The index into an array's memory, from its beginning and without negative steps, and the dimensions of the result that run backwards."""
     taken = sum(part.cls not in (type(None), type(...)) for part in parts)
     rank = array.forwards(vm).look(vm).dim()
     if any(part.cls is type(...) for part in parts):
@@ -58,7 +58,7 @@ def turned(vm: VM, array: ArrayObject, parts: list[Object]) -> tuple[list[Object
 
 
 def whole(vm: VM) -> SliceObject:
-    """The slice that takes all."""
+    """The slice that takes everything."""
     none = vm.const(None)
     return SliceObject(none, none, none)
 
@@ -99,7 +99,7 @@ def getitem(vm: VM, array: ArrayObject, key: Object) -> Object:
 
 
 def flipped(vm: VM, array: ArrayObject, dims: Sequence[int]) -> ArrayObject:
-    """A view of an array that runs through some dimensions from the end on."""
+    """A view of an array that runs backwards in some dimensions."""
     form = array.forwards(vm)
     rank = form.look(vm).dim()
     if array.assumed is not None and rank > 1:

@@ -1,7 +1,7 @@
-"""The arguments of one call of NumPy's: stand-ins for NumPy, tensors for the graph, and the arrays of what comes out.
+"""The arguments of one call of NumPy: stand-ins for NumPy, tensors for the graph, and the arrays of the results.
 
-Stand-ins are arrays of the same type, shape, strides and sharing of memory. What NumPy gives for them has the type, shape, layout and memory of the real
-result, or is the exception that the program gets.
+Stand-ins are arrays with the same type, shape and strides, which share memory in the same way. NumPy's result for them has the type, shape, layout and memory
+of the real result, or is the exception that the program gets.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ GIVE_ARGUMENT = frozenset({
     "array", "asarray", "asanyarray", "ascontiguousarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "real", "T", "view",
     "squeeze",
 })  # fmt: skip
-"""Functions that may give their argument itself."""
+"""Functions that may return their argument itself."""
 INDEXING = ("getitem", "indexing", "setitem", "take", "take_along_axis")
 RAISED = (IndexError, ValueError, TypeError)
-"""Exceptions of NumPy's that follow from types and shapes alone."""
+"""Exceptions of NumPy that follow from types and shapes alone."""
 
 
 def hint(size: Any) -> int:
-    """A size of a fake tensor, as it is in this call."""
+    """The value that a size of a fake tensor has in this call."""
     return size if type(size) is int else int(size.node.hint)
 
 
@@ -51,12 +51,12 @@ def is_unbacked(size: Any) -> bool:
 
 
 def float_errors() -> tuple[str, ...]:
-    """What NumPy does about floating-point errors, as the program has set it."""
+    """How the program has configured NumPy to handle floating-point errors."""
     return tuple(map(str, numpy.geterr().values()))
 
 
 class Operands:
-    """The arguments of one call, for NumPy and for the graph. `is_second`: the stand-ins have other elements than those that NumPy was asked with first."""
+    """The arguments of one call, for NumPy and for the graph. `is_second`: the stand-ins have different elements than in the first call of NumPy."""
 
     def __init__(self, vm: VM, name: str, is_second: bool = False) -> None:
         self.vm = vm
@@ -67,7 +67,7 @@ class Operands:
         self.symbolic = False
 
     def reals(self, args: Sequence[Object], kwargs: dict[str, Object]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments for NumPy. Breaks where one is none for it."""
+        """The arguments for NumPy. Breaks if one of them can't be passed to NumPy."""
         try:
             return [self.real(arg) for arg in args], {key: self.real(arg) for key, arg in kwargs.items()}
         except NotConstant as needed:
@@ -89,7 +89,7 @@ class Operands:
         return obj.as_real(vm)
 
     def stand_in(self, obj: ArrayObject) -> Any:
-        """An array that looks like this one. Its memory is that of the stand-ins for arrays with which it shares memory."""
+        """An array of the same form as this one. Its memory is that of the stand-ins for arrays with which it shares memory."""
         known = self.arrays.get(id(obj))
         if known is not None:
             return known[1]
@@ -109,7 +109,7 @@ class Operands:
             buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(hint(storage.nbytes()), 1), numpy.uint8))
             made = numpy.ndarray(shape, dtype, buffer, hint(fake.storage_offset()) * dtype.itemsize, strides)
             if obj.backwards:
-                made = numpy.flip(made, obj.backwards)  # of an array without dimensions, flip gives a scalar
+                made = numpy.flip(made, obj.backwards)  # for an array without dimensions, flip returns a scalar
         self.fill(made)
         if obj.is_scalar:
             made = made[()]
@@ -119,9 +119,9 @@ class Operands:
         return made
 
     def fill(self, made: Any) -> None:
-        """Give a stand-in elements that any function takes: numbers that rise, of indices only the first ones, and regular matrices.
+        """Give a stand-in elements that any function accepts: ascending floats, ints that are valid as indices and counts, and regular matrices.
 
-        No element is the same the second time: what decides about the form of a result is to show.
+        Every element differs the second time, so that it shows if the form of a result depends on elements.
         """
         if self.name in TELLS_BY_FORM and not self.is_second:
             made.fill(0 if made.dtype.kind == "i" and self.name in INDEXING else 1)
@@ -136,7 +136,7 @@ class Operands:
             made.fill(is_one + self.is_second)
 
     def with_assumed_shape(self, assumed: tuple[tuple[int, ...], tuple[int, ...]], dtype: numpy.dtype[Any], storage: int) -> Any:
-        """A stand-in for an array with sizes that depend on data."""
+        """A stand-in for an array whose sizes depend on data."""
         if storage in self.memory:
             self.vm.unsupported(breaks.ArrayOperation(f"{self.name} of an array whose size depends on data"))
         self.symbolic = True
@@ -145,7 +145,7 @@ class Operands:
         return numpy.ndarray(shape, dtype, self.memory[storage], 0, strides)
 
     def in_graph(self, obj: Object, dtype: numpy.dtype[Any] | None = None) -> Object:
-        """An argument for the graph, with tensors for arrays. `dtype`: the type of elements that numbers may become."""
+        """An argument for the graph, with tensors in place of arrays. `dtype`: the type of elements that numbers may become."""
         vm = self.vm
         obj = vm.observe(obj)
         if isinstance(obj, ArrayObject):
@@ -168,7 +168,7 @@ class Operands:
         return next((obj for obj, made in self.arrays.values() if made is real and not obj.is_scalar), None)
 
     def target(self, out: Object) -> ArrayObject:
-        """The array that a result goes into, or that a function changes."""
+        """The array that a result is stored in, or that a function changes."""
         if out.cls is tuple:
             (out,) = [self.vm.observe(item) for item in abstract.iterate(self.vm, out)]
         if not isinstance(out, ArrayObject) or out.backwards:
@@ -176,18 +176,18 @@ class Operands:
         return out
 
     def argument(self, expected: Any) -> ArrayObject | None:
-        """The argument that a function gives as its result; None where it is none. Breaks where that has been changed first: where it is for the result."""
+        """The argument that a function returns as its result; None if it returns another value. Breaks if the function has changed the argument."""
         found = self.object_of(expected)
         if found is not None and self.name not in GIVE_ARGUMENT:
             self.refuse("an argument, which it has changed")
         return found
 
     def shares(self, array: Any) -> bool:
-        """Whether an array lies in the memory of stand-ins."""
+        """Whether an array lies in the memory of the stand-ins."""
         return any(numpy.may_share_memory(array, buffer) for buffer in self.memory.values())
 
     def asked(self, call: Callable[[], Any]) -> Any:
-        """What NumPy says to a call with stand-ins."""
+        """NumPy's result for a call with stand-ins. If it raises, the program gets the exception, or the graph breaks."""
         vm = self.vm
         if any(how not in ("ignore", "warn") for how in vm.guards.read(float_errors)):
             vm.unsupported(breaks.ArrayOperation(f"{self.name} where numpy.seterr() asks for more than warnings"))
@@ -202,14 +202,14 @@ class Operands:
             vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
 
     def has_counts(self) -> bool:
-        """Whether integers that the trace doesn't know are among the arguments, after the first: sizes, counts and axes, about which a function may raise."""
+        """Whether the trace doesn't know the values of some integers after the first argument: a function may raise for such a size, count or axis."""
         others = list(self.arrays.values())[1:]
         return any(made.dtype.kind in "iu" for _, made in others) and not isinstance(getattr(numpy, self.name, None), numpy.ufunc)
 
-    # What comes out.
+    # The results.
 
     def result(self, found: Object, expected: Any) -> Object:
-        """The arrays of what the graph gives, as NumPy would give them."""
+        """Make arrays from the results of the graph, in the form that NumPy would give them."""
         vm = self.vm
         if isinstance(expected, (list, tuple)) and type(expected) in (list, tuple):
             items = list(abstract.iterate(vm, found)) if found.cls in (list, tuple) else []
@@ -229,7 +229,7 @@ class Operands:
         return ArrayObject(type(expected), form, read_only=read_only, assumed=(expected.shape, expected.strides) if depends_on_data else None)
 
     def as_expected(self, found: TensorObject, expected: Any) -> TensorObject:
-        """The tensor, or a copy that has the layout that NumPy gives, and memory of its own where NumPy gives some."""
+        """The tensor, or a copy of it, such that it has the layout of NumPy's result, and its own memory if that has."""
         fake = found.look(self.vm)
         if TYPES.get(fake.dtype) != expected.dtype or fake.device.type != "cpu":
             self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype} on {fake.device}")
@@ -250,7 +250,7 @@ class Operands:
         return self.copied(torch.clone, [found]) if is_view and not is_expected_view else found
 
     def of_some_size(self, found: TensorObject, expected: Any) -> TensorObject:
-        """A tensor with sizes that depend on data, which are taken to be those of NumPy's result."""
+        """A tensor with sizes that depend on data, which are assumed to be those of NumPy's result."""
         fake = found.look(self.vm)
         fits = len(fake.shape) == len(expected.shape) and all(is_unbacked(own) or hint(own) == size for own, size in zip(fake.shape, expected.shape))
         if not fits or expected.copy("K").strides != expected.strides or self.shares(expected) or fake.untyped_storage()._cdata in self.memory:
@@ -270,7 +270,7 @@ class Operands:
         return found
 
     def entered(self, target: Target, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
-        """What the graph gives. What tensors don't take, or raise at, NumPy does. The program's function modes don't see tensors that stand for arrays."""
+        """The result of a call in the graph. Breaks if tensors can't compute it. The program's function modes don't see tensors that stand for arrays."""
         vm = self.vm
         with vm.graph.function_modes.hidden():
             found = vm.attempt(lambda: abstract.getitem(vm, args[0], args[1]) if target is operator.getitem else enter(vm, target, args, kwargs))
@@ -280,19 +280,19 @@ class Operands:
         return found
 
     def type_of(self, expected: Any) -> numpy.dtype[Any]:
-        """The type of a result. Breaks where torch has none."""
+        """The type of a result. Breaks if torch has no such type."""
         dtype = getattr(expected, "dtype", None)
         if not isinstance(dtype, numpy.dtype) or dtype.char not in KNOWN:
             self.refuse(f"a {classes.qualname(type(expected))}" if dtype is None else str(dtype))
         return dtype
 
     def refuse(self, what: str) -> NoReturn:
-        """NumPy gives what torch doesn't."""
+        """Break because NumPy's result is something that torch can't give."""
         self.vm.unsupported(breaks.ArrayOperation(f"{self.name}, which gives {what}"))
 
 
 def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
-    """Whether a number is symbolic, and goes as such into an array of this type. One that doesn't is a constant from here on."""
+    """Whether a number is symbolic, and stays so in an array of this type. One that doesn't becomes a constant here."""
     if not isinstance(obj, NumberObject) or not obj.is_symbolic(vm):
         return False
     if dtype.char in "lfd":

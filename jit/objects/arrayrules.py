@@ -1,6 +1,6 @@
-"""Which of NumPy's functions a trace may have tensors compute, for which types the values are the same, and which functions NumPy computes in the graph.
+"""The tables of NumPy's functions: which may be computed with tensors, for which types the values are the same, and which NumPy computes in the graph.
 
-tests/modules/test_array_functions.py compares each of them with NumPy, over all of these types.
+tests/modules/test_array_functions.py compares each of them with NumPy, for all of these types.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from framejit.objects import arrayfunctions as tensors
 from framejit.objects.arrayfunctions import Target, through
 
 TYPES = "?Bbhilefd"
-"""The types of arrays that functions take if nothing else is said, by NumPy's letters: bool, uint8, ints, floats."""
+"""The types of arrays that functions take unless stated otherwise, by NumPy's letters: bool, uint8, ints, floats."""
 COMPLEX = "FD"
 KNOWN = frozenset(TYPES + COMPLEX)
 """The types of arrays that tensors compute with."""
 UNSIGNED = "HIL"
-"""Types of which there are tensors, which do no arithmetic: NumPy computes with them."""
+"""Types of which there are tensors, but which these can't do arithmetic on: NumPy computes with them."""
 
 TYPED: dict[str, Target] = {
     name: getattr(tensors, f"numpy_{name}")
@@ -28,7 +28,7 @@ TYPED: dict[str, Target] = {
     )
 }  # fmt: skip
 TYPED |= {"zeros_like": tensors.full_of(0), "ones_like": tensors.full_of(1), "linalg.norm": tensors.numpy_norm, "array": tensors.numpy_array}
-"""Functions that are told the type of the result."""
+"""Functions with a parameter for the type of the result."""
 PLAIN: dict[str, Target] = {
     name: getattr(tensors, f"numpy_{name}")
     for name in (
@@ -43,9 +43,9 @@ BY_TORCH_NUMPY = (
     "dstack", "column_stack", "split", "array_split", "hsplit", "vsplit", "dsplit", "meshgrid", "diagonal", "tril", "triu", "take_along_axis", "diff",
     "inner", "vdot", "tensordot", "kron", "isclose", "broadcast_arrays", "searchsorted",
 )
-"""Functions as torch._numpy has them."""
+"""Functions that torch._numpy implements."""
 FUNCTIONS: dict[str, Target] = {**TYPED, **PLAIN, **{name: through(name) for name in BY_TORCH_NUMPY}}
-"""By NumPy's names."""
+"""The functions that tensors compute, by NumPy's names."""
 
 NEVER: dict[str, str] = {
     **dict.fromkeys(
@@ -56,18 +56,18 @@ NEVER: dict[str, str] = {
     "searchsorted": "?efd",
     **dict.fromkeys(("median", "percentile", "quantile"), "?e" + COMPLEX),
 }  # fmt: skip
-"""The types, as NumPy's letters, for which a function's values would differ or which torch has no kernel for."""
+"""The types, as NumPy's letters, for which the values of a function would differ, or for which torch has no kernel."""
 
 
 VIEWS = frozenset({
     "getitem", "reshape", "ravel", "flatten", "transpose", "T", "squeeze", "expand_dims", "swapaxes", "moveaxis", "diagonal", "broadcast_to", "copy", "view",
 })  # fmt: skip
-"""What tensors of all types can do: they only look at memory otherwise, or copy it."""
+"""Functions that work on tensors of all types: apart from that, they only view memory or copy it."""
 
 # What NumPy computes in the graph.
 
 FOURIER = frozenset({"fft.fft", "fft.ifft", "fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn"})
-"""Fourier transforms whose result has the shape of their first argument where no other is asked for."""
+"""Fourier transforms whose result has the shape of their first argument unless another is asked for."""
 BY_NUMPY = frozenset({
     *("histogram", "histogram2d", "bincount", "digitize", "interp", "average", "cov", "corrcoef", "isin", "unique", "union1d", "intersect1d", "setdiff1d"),
     *("setxor1d", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "nanpercentile", "nanquantile", "nanargmax", "nanargmin", "nancumsum"),
@@ -84,23 +84,23 @@ BY_NUMPY = frozenset({
     *FOURIER,
     *(f"fft.{name}" for name in ("rfft", "irfft", "hfft", "ihfft", "rfft2", "irfft2", "rfftn", "irfftn", "fftshift", "ifftshift")),
 })  # fmt: skip
-"""Functions of arrays whose results are new, and have forms that follow from the forms of the arguments, but for what SIZES_FROM_DATA says."""
+"""Functions of arrays whose results are new, and whose forms follow from the forms of the arguments, except for the sizes in SIZES_FROM_DATA."""
 SIZES_FROM_DATA: dict[str, int | None] = {
     **dict.fromkeys(("unique", "union1d", "intersect1d", "setdiff1d", "setxor1d", "bincount", "nonzero", "flatnonzero", "argwhere", "extract"), None),
     "compress": None, "trim_zeros": None, "linalg.lstsq": 1,
 }  # fmt: skip
-"""Functions whose results have a first size that depends on data, the same for all of them, or for the one of this index."""
+"""Functions whose results have a first size that depends on data: the same size for all of them, or only for the one with this index."""
 SHAPE_OF_FIRST = frozenset({
     "argsort", "sort", "isin", "digitize", "nan_to_num", "unwrap", "angle", "sinc", "i0", "fix", "partition", "argpartition", "isreal", "iscomplex", "isposinf",
     "isneginf", "fft.fftshift", "fft.ifftshift", "round", "around", "empty_like", "interp", "astype", "copy", "nancumsum", "nancumprod",
 })  # fmt: skip
 """Functions whose result has the shape of their first argument, if it has as many dimensions."""
 SHAPE_OF_OPTIONS = frozenset({"percentile", "quantile", "nanpercentile", "nanquantile", "histogram"})
-"""Functions whose result for an array of one dimension has a shape that their other arguments tell."""
+"""Functions whose result for an array of one dimension has a shape that follows from their other arguments."""
 TOLD_BY_FORM = frozenset({"result_type", "can_cast", "iscomplexobj", "isrealobj"})
-"""Functions that look at the types of arrays only."""
+"""Functions that read only the types of arrays."""
 CHANGING = frozenset({"copyto", "putmask", "place", "put", "put_along_axis", "fill_diagonal"})
-"""Functions that change their first argument, and give nothing."""
+"""Functions that change their first argument, and return None."""
 
 
 def named(name: str) -> Any:
@@ -112,7 +112,7 @@ def named(name: str) -> Any:
 
 
 def exists(name: str) -> bool:
-    """Whether this NumPy has a function of the name."""
+    """Whether the installed NumPy has a function of this name."""
     *path, last = name.split(".")
     return last in dir(named(".".join(path)) if path else numpy)
 
@@ -120,4 +120,4 @@ def exists(name: str) -> bool:
 BY_FUNCTION: dict[int, str] = {id(named(name)): name for name in (*sorted(BY_NUMPY | CHANGING | TOLD_BY_FORM), *FUNCTIONS) if exists(name)}
 """The names of the functions, by identity."""
 TELLS_BY_FORM = frozenset({*FUNCTIONS, *VIEWS, *(ufunc.__name__ for ufunc in tensors.UFUNCS), "indexing", "setitem", "astype", "real", "imag"})
-"""What NumPy says to any arrays of the same forms is what it says to the real ones: where it raises, it is for their forms."""
+"""Functions that raise because of the forms of their arguments only: if NumPy raises for stand-ins of these forms, it raises for the real arrays."""

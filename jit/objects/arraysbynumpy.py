@@ -1,4 +1,4 @@
-"""Calls that a node of the graph has NumPy itself compute: how they are written down, and the arrays of what comes out."""
+"""Calls that NumPy itself computes in a node of the graph: the expression of such a call, and the arrays that it returns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Expression:
         return f"{how}({', '.join(parts)})"
 
     def word(self, obj: Object) -> str:
-        """An argument."""
+        """The text of an argument."""
         vm = self.vm
         obj = vm.observe(obj)
         if isinstance(obj, ArrayObject):
@@ -54,12 +54,12 @@ class Expression:
 
 
 def computed_by_numpy(vm: VM, operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], expected: Any) -> Object:
-    """What NumPy gives for a call. Breaks where its form can't be told beforehand, or where it is memory of an argument."""
+    """The result of a call, computed by NumPy. Breaks if its form can't be known beforehand, or if it shares memory with an argument."""
     return computed(vm, operands, how, args, kwargs, expected)
 
 
 def changed_by_numpy(vm: VM, operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], array: ArrayObject) -> ArrayObject:
-    """What an array, which is among the arguments, is after a call that changes it. It stays as it is."""
+    """A new array with the contents that a call would leave in an array which it changes. That array, one of the arguments, stays the same."""
     found = computed(vm, operands, how, args, kwargs, operands.stand_in(array).copy(), array)
     assert isinstance(found, ArrayObject)
     return found
@@ -68,7 +68,7 @@ def changed_by_numpy(vm: VM, operands: Operands, how: str, args: Sequence[Object
 def computed(
     vm: VM, operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], expected: Any, like: ArrayObject | None = None
 ) -> Object:
-    """What NumPy gives for a call. `like`: an array that has the form of what comes out."""
+    """The result of a call, computed by NumPy. `like`: an array that has the form of the result."""
     parts = leaves(expected)
     for part in parts:
         refuse_part(operands, part)
@@ -97,7 +97,7 @@ def computed(
 
 
 def refuse_part(operands: Operands, part: Any) -> None:
-    """Break at a result that can't come out of a graph as new memory."""
+    """Break for a result that can't come out of a graph as new memory."""
     if type(part) in (bool, int, float, complex):
         return
     if (type(part) is not numpy.ndarray and not isinstance(part, numpy.generic)) or part.dtype.char not in TENSOR_TYPES:
@@ -107,7 +107,7 @@ def refuse_part(operands: Operands, part: Any) -> None:
 
 
 def refuse_form_from_data(operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], parts: Sequence[Any]) -> None:
-    """Break where NumPy gives something of another form for arrays of the same forms with other elements."""
+    """Break if NumPy's result has another form for arrays of the same forms with different elements."""
     others = Operands(operands.vm, operands.name, is_second=True)
     real_args, real_kwargs = others.reals(args, kwargs)
     found = leaves(others.asked(lambda: evaluated(how)(*real_args, **real_kwargs)))
@@ -118,7 +118,7 @@ def refuse_form_from_data(operands: Operands, how: str, args: Sequence[Object], 
 
 
 def is_from_data_by_options(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a function is asked for something of which it is not known that its form is always the same."""
+    """Whether options are given with which the form of the result may depend on data."""
     if operands.name == "histogram":
         return any(operands.vm.observe(arg).cls is str for arg in (*args, *kwargs.values()))
     return "overwrite_input" in kwargs or (operands.name == "polyfit" and "full" in kwargs)
@@ -128,7 +128,7 @@ def is_from_data_by_options(operands: Operands, args: Sequence[Object], kwargs: 
 
 
 def sizes_of(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object], index: int, shape: tuple[int, ...]) -> list[Object]:
-    """The sizes of a result, the one of this index. Those that depend on data are negative numbers, the same for the same size."""
+    """The sizes of the result with this index. Those that depend on data are negative numbers, the same one for the same size."""
     vm, name = operands.vm, operands.name
     if not shape:
         return []
@@ -153,14 +153,14 @@ def sizes_of(operands: Operands, args: Sequence[Object], kwargs: dict[str, Objec
 
 
 def is_size_from_data(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object], index: int) -> bool:
-    """Whether the first size of a result, the one of this index, depends on data by what the function is."""
+    """Whether the first size of the result with this index depends on data, given which function it is."""
     if operands.name == "unique":
         return index != place_of_inverse(operands.vm, args, kwargs)
     return operands.name in SIZES_FROM_DATA and SIZES_FROM_DATA[operands.name] in (None, index)
 
 
 def broadcast_size(operands: Operands, shape: tuple[int, ...], dim: int) -> Object:
-    """A size of a result whose shape is that to which all arguments are broadcast: that of an argument which has it, if possible one that is a known number."""
+    """A size of a result whose shape all arguments are broadcast to: that of an argument which has it, a known number if possible."""
     vm, back = operands.vm, dim - len(shape)
     having = [obj for obj, made in operands.arrays.values() if made.ndim >= -back and made.shape[back] == shape[back]]
     sizes = [vm.graph.size(tensor, tensor.look(vm).dim() + back) for tensor in (obj.forwards(vm) for obj in having)]
@@ -168,17 +168,17 @@ def broadcast_size(operands: Operands, shape: tuple[int, ...], dim: int) -> Obje
 
 
 def place_of_inverse(vm: VM, args: Sequence[Object], kwargs: dict[str, Object]) -> int | None:
-    """Which of the results of numpy.unique has the shape of its argument."""
+    """The index of the result of numpy.unique that has the shape of its argument; None if it isn't asked for."""
     asked = [vm.observe(kwargs.get(name, args[1 + place] if len(args) > 1 + place else vm.const(False))) for place, name in enumerate(UNIQUE)]
     has_index, has_inverse = (flag.truth(vm) for flag in asked)
     return 1 + has_index if has_inverse else None
 
 
-# What comes out.
+# The results.
 
 
 def rebuilt(operands: Operands, expected: Any, tensors: Iterator[Object]) -> Object:
-    """What NumPy gives, of the tensors that the node gives."""
+    """NumPy's result, made from the tensors that the node returns."""
     vm = operands.vm
     if isinstance(expected, (list, tuple)):
         items = [rebuilt(operands, item, tensors) for item in expected]

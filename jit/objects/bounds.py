@@ -1,6 +1,6 @@
-"""Between which finite values the result of arithmetic lies, given the same of its operands.
+"""The finite bounds of the result of arithmetic, given the bounds of its operands.
 
-The bounds are computed by the operations of Python's that compute the number itself. Rounding keeps the order of numbers, so they hold of rounded results too.
+The bounds are computed with the same Python operations as the number itself. Rounding keeps the order of numbers, so they hold for rounded results too.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 ROUNDING = 2**-50
-"""The C library's functions round well, but not always to the nearest float: relative to the result."""
+"""The largest error of the C library's functions relative to the result: they round well, but not always to the nearest float."""
 ASCENDING: dict[str, Callable[[Any], Any]] = {
     "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
 }  # fmt: skip
-"""Functions whose results are in the order of their arguments."""
+"""Functions that are monotonically increasing."""
 NEARLY_ASCENDING: dict[str, Callable[[float], float]] = {
     "math.exp": math.exp, "math.log": math.log, "math.log2": math.log2, "math.log10": math.log10, "math.log1p": math.log1p, "math.tanh": math.tanh,
 }  # fmt: skip
-"""Functions of the C library of which that is true but for rounding."""
+"""Functions of the C library that are so except for rounding."""
 
 
 class Bounds(NamedTuple):
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
-    """Bounds of an operation of two numbers, or of one, which is both; None where nothing finite is known, and the result may be nan or fail."""
+    """Bounds of an operation on two numbers, or on one, given as both; None if nothing finite is known, or the result may be nan or fail."""
     try:
         found = ends(operation, first, last)
     except (ArithmeticError, ValueError):
@@ -40,7 +40,7 @@ def bounds_of(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
 
 
 def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
-    """The bounds, as the operands' bounds give them: they may be infinite."""
+    """The bounds that follow from the operands' bounds. They may be infinite."""
     if operation in ASCENDING:
         function = ASCENDING[operation]
         return Bounds(function(first.least), function(first.greatest))
@@ -73,7 +73,7 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
 
 
 def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
-    """Bounds of a power of a positive base, and of one with a fixed exponent; None for others, which may be complex, and where it may be too large."""
+    """Bounds of a power of a positive base, or with a fixed exponent; None for others, which may be complex, and if it may be too large."""
     if base.least <= 0:
         return bounds_of_fixed_power(base, exponent.least) if exponent.least == exponent.greatest else None
     corners = [float(number) ** power for number in base for power in exponent]
@@ -83,7 +83,7 @@ def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
 
 
 def bounds_of_fixed_power(base: Bounds, exponent: float) -> Bounds | None:
-    """Bounds of a power of which the exponent is known; None where it may be complex, or divides by zero."""
+    """Bounds of a power whose exponent is known; None if it may be complex, or divide by zero."""
     is_whole = exponent >= 0 and exponent == int(exponent)
     if not is_whole and base.least < 0 or exponent < 0 and base.least <= 0:
         return None

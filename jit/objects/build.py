@@ -27,7 +27,7 @@ CONST_CLASSES |= {int: NumberObject, float: NumberObject, str: StringObject}
 
 
 def const(vm: VM, value: Any) -> Object:
-    """The Object of a real immutable value: what `vm.const` is."""
+    """The Object of a real immutable value: the implementation of `vm.const`."""
     return const_object(vm, value)
 
 
@@ -95,7 +95,7 @@ def list_extend(vm: VM, target: Object, iterable: Object) -> None:
 
 
 def starred(vm: VM, iterable: Object) -> list[Object]:
-    """The items of `*iterable`, with the TypeError that the star has."""
+    """The items of `*iterable`, with the star's own TypeError."""
     iterable = vm.observe(iterable)
     if vm.raw_type_lookup(iterable.cls, "__iter__") in (MISSING, None) and vm.raw_type_lookup(iterable.cls, "__getitem__") is MISSING:
         vm.raise_(TypeError, f"Value after * must be an iterable, not {iterable.type_name}")
@@ -144,7 +144,7 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
 
 
 def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
-    """DICT_MERGE: `f(**mapping)`; a name given twice is a TypeError that names the function."""
+    """DICT_MERGE: `f(**mapping)`; a name that is given twice raises a TypeError that names the function."""
     target = vm.observe(target)
     assert isinstance(target, DictObject)
 
@@ -179,7 +179,7 @@ def function(
     annotations: Object | None,
     qualname: str,
 ) -> FunctionObject:
-    """MAKE_FUNCTION: defaults and closure are tuples, kwdefaults a dict, annotations a tuple of names and values in turn."""
+    """MAKE_FUNCTION: defaults and closure are tuples, kwdefaults a dict, annotations a tuple that alternates names and values."""
     made = FunctionObject(code, namespace, qualname)
     made.builtins = builtins
     made.defaults = defaults

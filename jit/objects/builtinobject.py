@@ -1,4 +1,4 @@
-"""C functions and descriptors (Objects/methodobject.c, descrobject.c): what they mean is looked up by the real object in the registry."""
+"""C functions and descriptors (Objects/methodobject.c, descrobject.c). Their meaning is looked up in the registry, by the real object."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TRACED_AS_A_WHOLE = (
 
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
-    """Call a C function: as an operation on tensors, by its model, by its stand-in in Python, or for real on constants."""
+    """Call a C function: as an operation on tensors, by its model, by its stand-in in Python, or for real with constants."""
     operation = operation_of(function)
     if operation is not None:
         found = torch_call(vm, operation, args, kwargs, vm.const(function))
@@ -60,7 +60,7 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
 
 
 def text_of(function: Any, receiver: Object | None = None) -> str:
-    """The dotted name of a C function as the program calls it, for messages. `receiver`: the object whose method it may be."""
+    """The dotted name of a C function as the program calls it, for messages. `receiver`: the object that it may be a method of."""
     if receiver is not None and isinstance(function, (MethodDescriptorType, WrapperDescriptorType)):
         called = settle(receiver)
         if function.__name__ == "__call__" and isinstance(getattr(called.value, "__name__", None), str):
@@ -142,7 +142,7 @@ class BuiltinObject(IdentityConstant):
         return False
 
     def check_owner(self, vm: VM, obj: Object) -> None:
-        """Objects/descrobject.c: descr_check: a slot of another class may lie under a name of this one."""
+        """Objects/descrobject.c: descr_check: a class may hold a slot of an unrelated class under a name of its own."""
         owner = self.value.__objclass__
         if not classes.is_subtype(obj.cls, owner):
             vm.raise_(TypeError, f"descriptor '{self.value.__name__}' for '{type_name(owner)}' objects doesn't apply to a '{obj.type_name}' object")
@@ -194,16 +194,16 @@ class BuiltinMethodObject(Object):
 
 
 def bound_for_real(descriptor: Any, receiver: Any) -> Any:
-    """A bound method (runs in generated code). The receiver's class may have another one of the name, which `super` has passed over."""
+    """A bound method (runs in generated code). The receiver's class may have another method of that name, which `super` has skipped."""
     if isinstance(descriptor, ClassMethodDescriptorType):
         return descriptor.__get__(None, receiver)
     return descriptor.__get__(receiver, type(receiver))
 
 
 def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
-    """A method of a C type bound to an object from outside: known by its name and the object, as it is a new one on each access.
+    """A method of a C type bound to an object from outside. Each access gives a new one, so it is guarded by its name and the object.
 
-    None where it means nothing by its descriptor, or where several classes of the object have the name, so that it doesn't say which.
+    None if its descriptor has no meaning, or if several classes of the object have the name, so that the name doesn't identify the method.
     """
     receiver, name = value.__self__, value.__name__
     found = [classes.class_dict(base)[name] for base in classes.mro(type(receiver)) if name in classes.class_dict(base)]
@@ -220,7 +220,7 @@ def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
 
 
 class DescriptorObject(Object):
-    """A staticmethod, classmethod or property from outside, known by identity. `parts` are its functions, by the field's name."""
+    """A staticmethod, classmethod or property from outside, known by identity. `parts`: its functions, by the field's name."""
 
     __slots__ = ("parts",)
 
@@ -271,7 +271,7 @@ class DescriptorObject(Object):
         abstract.call(vm, function, [obj] if value is None else [obj, value], None, delivery)
 
     def _refuse(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
-        """Raise what the property raises without the function for an access: the text has its name, which only C code sees."""
+        """Raise what the property raises for an access without the function: the message contains the property's name, which only C code can read."""
         like = type(classes.name(obj.cls), (), {"__qualname__": classes.qualname(obj.cls)})
         try:
             access(like())
@@ -324,7 +324,7 @@ def wrap_builtin(vm: VM, value: Any, source: Source | None) -> Object:
 
 @wraps(staticmethod, classmethod, property, by_identity=True)
 def wrap_descriptor(vm: VM, value: Any, source: Source | None) -> Object:
-    """The functions inside are as immutable as the descriptor, which is known by identity."""
+    """Wrap a descriptor. The functions in it are as immutable as the descriptor, which is known by identity."""
     fields = next(FIELDS[base] for base in classes.mro(type(value)) if base in FIELDS)
     parts: dict[str, Object | None] = {}
     for name in fields:

@@ -32,7 +32,7 @@ def is_iterable(vm: VM, obj: Object) -> bool:
 
 
 def function_text(vm: VM, function: Object | None) -> str:
-    """A function as _PyObject_FunctionStr names it: with its module, unless that is builtins."""
+    """The name that _PyObject_FunctionStr gives a function: with its module, unless that is builtins."""
     if function is None:
         return "function"
     names = {name: abstract.lookup_attr(vm, function, name) for name in ("__module__", "__qualname__")}
@@ -45,5 +45,5 @@ def function_text(vm: VM, function: Object | None) -> str:
 
 
 def keyword_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]]:
-    """The items of a mapping that is given as `**mapping`."""
+    """The items of a mapping that is passed as `**mapping`."""
     return list(entries_of(vm, mapping))

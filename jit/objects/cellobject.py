@@ -23,7 +23,7 @@ class CellObject(Object):
         self.written = False
 
     def load(self, vm: VM) -> Object | None:
-        """The content; None if empty."""
+        """The content; None if the cell is empty."""
         if not self.known:
             assert self.source is not None
             contents = self.source.child(CellContents)
@@ -37,7 +37,7 @@ class CellObject(Object):
         return self.content
 
     def store(self, vm: VM, content: Object | None) -> None:
-        """Set the content; None empties."""
+        """Set the content; None empties the cell."""
         vm.trail.set(self, "content", content)
         vm.trail.set(self, "known", True)
         vm.trail.set(self, "written", True)

@@ -1,4 +1,4 @@
-"""Functions that a compiler has been given inside a trace: calls of them are traced through."""
+"""Functions that the program compiles inside a trace: calls of the result are traced through."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framejit.objects.object import VM, Codegen, Object
 
 
 class GivenToCompiler(Object):
-    """What a compiler gives for a function inside a trace. `compiler`: called for real with the function where it leaves the trace."""
+    """The result of compiling a function inside a trace. `compiler`: called for real with the function if the result leaves the trace."""
 
     __slots__ = ("function", "compiler")
 

@@ -1,6 +1,6 @@
-"""Constants: None, bool, complex, str, bytes and their like, and what all constants have in common.
+"""Constants: None, bool, complex, str, bytes and so on, and what all constants have in common.
 
-A constant that came from outside is guarded when its value is asked for, not before.
+A constant from outside is guarded when its value is asked for, not before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from framejit.objects.registry import pure_methods, wrapper_for, wraps
 SCALARS: tuple[type, ...] = (bool, int, float, complex, str, bytes)
 SINGLETONS: tuple[type, ...] = (NoneType, EllipsisType, NotImplementedType)
 ENUM_FIELDS = (enum.Enum.__dict__["value"], enum.Enum.__dict__["name"], MISSING)
-"""The class attributes behind the fields of a member that doesn't override them: Enum's own properties, or nothing."""
+"""The class attributes that `value` and `name` of a member resolve to unless its class overrides them: Enum's own properties, or nothing."""
 EXACT = frozenset(SCALARS + SINGLETONS)
 
 pure_methods(*SCALARS, *SINGLETONS)
 
 
 class ConstObject(Object):
-    """A constant. `pending`: its value comes from outside and nobody has asked for it yet."""
+    """A constant. `pending`: its value comes from outside and nothing has asked for it yet."""
 
     __slots__ = ("pending",)
 
@@ -80,7 +80,7 @@ class EnumObject(ConstObject):
     __slots__ = ()
 
     def as_real(self, vm: VM) -> Any:
-        """No argument of C functions where these may ask the program, or a package, for its text."""
+        """Refuses to be an argument of a C function if that may call the program's, or a package's, code for the member's text."""
         texts = [getattr(self.cls, name) for name in ("__str__", "__repr__", "__format__")]
         if not all(getattr(text, "__module__", "enum") in sys.stdlib_module_names for text in texts):
             raise NotConstant(self)
@@ -116,13 +116,13 @@ NOT_IMPLEMENTED = ConstObject(NotImplemented)
 SINGLETON_OBJECTS: dict[Any, ConstObject] = {None: NONE, NotImplemented: NOT_IMPLEMENTED, ...: ConstObject(...)}
 
 CONST_CLASSES: dict[type, type[ConstObject]] = dict.fromkeys((complex, str, bytes), ConstObject)
-"""The class of the Objects of scalars. build.py adds the numbers'."""
+"""The classes of the Objects of scalars. build.py adds those of ints and floats."""
 CONST_BUILDERS: dict[type, Callable[[Any, Any], Object]] = {}
-"""How containers of constants become Objects: exact type -> build(vm, value). Filled by the files of those types."""
+"""The constructors of Objects for containers of constants: exact type -> build(vm, value). The files of those types fill it."""
 
 
 def const_object(vm: VM, value: Any) -> Object:
-    """The Object of a real immutable value that the trace itself knows: `vm.const`."""
+    """The Object of a real immutable value that the trace itself knows: the implementation of `vm.const`."""
     cls = type(value)
     if cls is bool:
         return TRUE if value else FALSE
@@ -144,7 +144,7 @@ def const_object(vm: VM, value: Any) -> Object:
 
 @wraps(*SINGLETONS)
 def wrap_singleton(vm: VM, value: Any, source: Source) -> ConstObject:
-    """None and its like: the type guard says it all."""
+    """Wrap None and other singletons: guarding the type is enough."""
     return ConstObject(value, source)
 
 
@@ -160,18 +160,18 @@ def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
 
 @wraps(enum.Enum, by_identity=True)
 def wrap_enum(vm: VM, value: enum.Enum, source: Source) -> EnumObject:
-    """An enum member. One that is also a number or string goes by `wrap_scalar`, and is guarded when its value is asked for."""
+    """Wrap an enum member. One that is also a number or string goes through `wrap_scalar`, and is guarded when its value is asked for."""
     return EnumObject(value, source)
 
 
 @wraps(CodeType, by_identity=True)
 def wrap_code(vm: VM, value: CodeType, source: Source) -> ConstObject:
-    """A code object: one particular object."""
+    """Wrap a code object, which is guarded by identity."""
     return ConstObject(value, source)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether the guards can compare the value: a scalar, a singleton, or an exact tuple or frozenset of such."""
+    """Whether guards can compare the value: a scalar, a singleton, or an exact tuple or frozenset of such."""
     cls = type(value)
     return cls in EXACT or (cls in (tuple, frozenset) and all(map(is_plain, value)))
 
@@ -185,7 +185,7 @@ def would_be_knowable(obj: Object) -> bool:
 
 
 def c_new(cls: type) -> Callable[..., Any]:
-    """The `__new__` in C that makes instances of a class: the one of its nearest base that has one."""
+    """The C `__new__` that makes instances of a class: that of its nearest base that has one."""
     for base in classes.mro(cls):
         found = classes.class_dict(base).get("__new__")
         if isinstance(found, BuiltinFunctionType):

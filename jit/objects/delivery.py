@@ -1,4 +1,4 @@
-"""How the result of a frame becomes that of the instruction, in the frame outside it, that the frame runs for."""
+"""Deliveries: how the result of a frame becomes the result of the instruction, in the calling frame, that the frame runs for."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 
 class How(enum.Enum):
-    """What is still to be done once the frame has returned."""
+    """What remains to be done once the frame has returned."""
 
     AS_IT_IS = enum.auto()
-    """Nothing: the result is on top of what the instruction leaves."""
+    """Nothing: the result is pushed on top of what the instruction leaves on the stack."""
     DROPPED = enum.auto()
-    """The result leaves nothing: a setter's."""
+    """The result is dropped, as that of a setter."""
     MADE = enum.auto()
-    """The result is checked to be None, and what lies below it on the stack is the instruction's: an `__init__`'s."""
+    """The result must be None, and the instruction's result is the value below it on the stack, as for an `__init__`."""
     LOOKED_UP = enum.auto()
-    """The result takes the place of the attribute's owner below it. An AttributeError that comes instead is told what was asked for, and of whom."""
+    """The result replaces the attribute's owner, which lies below it. If an AttributeError is raised instead, it notes the name and the owner."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """How the result of a call is delivered, passed along with the call: an operation that gives the result of one call as it is hands it on.
+    """How the result of a call is delivered. It is passed along with the call: an operation whose result is that of one call passes it on to that call.
 
-    `below`: the Objects that lie on the stack below the result meanwhile, None for a NULL. The owner in LOOKED_UP, the instruction's topmost operand,
-    is added where a call is split.
+    `below`: the Objects that lie on the stack below the result meanwhile, None for a NULL. For LOOKED_UP, the owner, the instruction's topmost operand,
+    is added when a call is split.
     """
 
     how: How = How.AS_IT_IS

@@ -73,7 +73,7 @@ def extend(vm: VM, self: DequeObject, iterable: Object) -> Object:
 
 
 def portions(vm: VM, self: DequeObject, iterable: Object) -> Iterator[list[Object]]:
-    """The items to extend a deque by: one by one as they come, all at once where nothing of the program's runs between them."""
+    """The items to extend a deque by: one by one as they come, or all at once if no code of the program runs between them."""
     iterable = vm.observe(iterable)
     if isinstance(iterable, (ListObject, TupleObject)) and iterable.cls in (list, tuple) or iterable is self:
         yield abstract.iterate(vm, iterable)
@@ -96,7 +96,7 @@ def extendleft(vm: VM, self: DequeObject, iterable: Object) -> Object:
 
 
 def taken(vm: VM, self: DequeObject, position: int) -> Object:
-    """Remove the first or the last item and give it."""
+    """Remove the first or the last item and return it."""
     items = list(self.items(vm))
     if not items:
         vm.raise_(IndexError, "pop from an empty deque")
@@ -155,7 +155,7 @@ def count(vm: VM, self: DequeObject, item: Object) -> Object:
 
 
 def comparisons(vm: VM, self: DequeObject, item: Object, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bool]]:
-    """For each position whether the item there is equal. A comparison that changes the deque is an error when the next one is asked for."""
+    """For each position, whether the item there is equal. If a comparison changes the deque, asking for the next one raises."""
     version = self.version
     for position, each in list(enumerate(self.items(vm)))[start:stop]:
         yield position, operators.equal(vm, each, item)
@@ -199,11 +199,11 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
 
 
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:
-    """A checked index."""
+    """An index that is checked to be in range."""
     size = len(self.items(vm))
     key = vm.observe(key)
     if not issubclass(key.cls, int) and vm.raw_type_lookup(key.cls, "__index__") is MISSING:
-        vm.unsupported(breaks.UnsupportedOperation(f"a deque's index that is a {classes.qualname(key.cls)}"))  # the words depend on who asks
+        vm.unsupported(breaks.UnsupportedOperation(f"a deque's index that is a {classes.qualname(key.cls)}"))  # the message depends on the operation
     position = operators.index(vm, key)
     if not -size <= position < size:
         vm.raise_(IndexError, "deque index out of range")

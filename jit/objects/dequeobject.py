@@ -1,4 +1,4 @@
-"""collections.deque: a list with a bound on its length."""
+"""collections.deque: a list with a maximum length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ deque_reverse_iterator: Any = type(reversed(deque()))
 class DequeObject(Object):
     """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length.
 
-    `version` counts the changes that end iterators, as `deque.state` does: assignment to an item is none. `original`: what one from outside held.
+    `version` counts the changes that end iterators, as `deque.state` does; assigning to an item isn't one. `original`: the items of one from outside.
     """
 
     __slots__ = ("elements", "original", "maxlen", "version")
@@ -39,7 +39,7 @@ class DequeObject(Object):
         self.version = 0
 
     def items(self, vm: VM) -> list[Object]:
-        """The elements, unobserved; guards length and bound of a deque from outside. Not to be changed by the caller."""
+        """The elements, unobserved; guards length and bound of a deque from outside. The caller must not change the list."""
         elements = self.elements
         if elements is None:
             source = self.source
@@ -53,7 +53,7 @@ class DequeObject(Object):
         return elements
 
     def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:
-        """Give the deque other contents; what exceeds the bound falls off at the left, or at the right."""
+        """Give the deque other contents; items over the bound are dropped at the left, or at the right."""
         self.items(vm)
         if self.maxlen is not None and len(elements) > self.maxlen:
             elements = elements[len(elements) - self.maxlen :] if drop_left else elements[: self.maxlen]
@@ -61,7 +61,7 @@ class DequeObject(Object):
         self.store(vm, elements)
 
     def store(self, vm: VM, elements: list[Object]) -> None:
-        """Give the deque other items, as many as it has, in the places of the old ones."""
+        """Replace each item of the deque by another one; the number of items stays the same."""
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
@@ -108,7 +108,7 @@ class DequeObject(Object):
                 cg.pop_top()
 
     def _emit_init(self, cg: Codegen) -> None:
-        """`deque.__init__(self, items, maxlen)`, which clears first (Modules/_collectionsmodule.c: deque_init)."""
+        """Emit `deque.__init__(self, items, maxlen)`, which clears first (Modules/_collectionsmodule.c: deque_init)."""
         elements = self.elements
         assert elements is not None
         cg.load(self)
@@ -124,7 +124,7 @@ class DequeObject(Object):
 
 
 class DequeIterator(IteratorObject):
-    """An iterator over a deque; any change while it runs is the RuntimeError of dequeiter_next."""
+    """An iterator over a deque; any change while it runs raises the RuntimeError of dequeiter_next."""
 
     __slots__ = ("owner", "size", "index", "version", "backwards")
 
@@ -168,5 +168,5 @@ class DequeIterator(IteratorObject):
 
 @wraps(deque, shared=True)
 def wrap_deque(vm: VM, value: Any, source: Source) -> DequeObject:
-    """A deque from outside: nothing of its contents is known yet."""
+    """Wrap a deque from outside: nothing is known about its contents yet."""
     return DequeObject(None, value.maxlen, type(value), source, value)

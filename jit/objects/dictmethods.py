@@ -48,7 +48,7 @@ def make_ordered_dict(vm: VM, source: Object | None = None, /, **kwargs: Object)
 
 @models(OrderedDict.__init__, OrderedDict.update)
 def ordered_init(vm: VM, self: DictObject, source: Object | None = None, /, **kwargs: Object) -> Object:
-    """Objects/odictobject.c: mutablemapping_update: stores through `__setitem__`, which a subclass may override."""
+    """Objects/odictobject.c: mutablemapping_update: stores with `__setitem__`, which a subclass may override."""
     merging.update_by_methods(vm, self, source, kwargs)
     return NONE
 
@@ -145,7 +145,7 @@ def get(vm: VM, self: DictObject, key: Object, default: Object = NONE) -> Object
 
 @models(OrderedDict.setdefault)
 def ordered_setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) -> Object:
-    """OrderedDict_setdefault_impl: an instance of a subclass is asked by its own methods."""
+    """OrderedDict_setdefault_impl: for an instance of a subclass, its own methods are called."""
     if self.cls is OrderedDict:
         return setdefault(vm, self, key, default)
     if abstract.truth(vm, operators.contains(vm, self, key)):
@@ -178,7 +178,7 @@ def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) ->
 
 
 def raise_key(vm: VM, key: Object) -> NoReturn:
-    """KeyError as OrderedDict's C code raises it, by PyErr_SetObject: None gives no arguments, a tuple all of them."""
+    """Raise KeyError as OrderedDict's C code does, by PyErr_SetObject: None means no arguments, and a tuple is all of them."""
     key = vm.observe(key)
     if key.cls is type(None):
         vm.raise_(KeyError)
@@ -186,7 +186,7 @@ def raise_key(vm: VM, key: Object) -> NoReturn:
 
 
 def take_entry(vm: VM, self: DictObject, last: bool) -> Object:
-    """Remove the last or the first entry and give it as a pair."""
+    """Remove the last or the first entry and return it as a pair."""
     entries = self.open(vm)
     if not entries:
         vm.raise_(KeyError, "dictionary is empty" if self.family is OrderedDict else "popitem(): dictionary is empty")
@@ -247,7 +247,7 @@ def copy(vm: VM, self: DictObject) -> DictObject:
 
 @models(OrderedDict.copy)
 def ordered_copy(vm: VM, self: DictObject) -> Object:
-    """odict_copy: an instance of a subclass is asked by its own `__getitem__`, in the order that is stored."""
+    """odict_copy: for an instance of a subclass, its own `__getitem__` is called, in the stored order."""
     if self.cls is OrderedDict:
         return shallow(vm, self, OrderedDict)
     made = abstract.call(vm, vm.const(self.cls), [])
@@ -314,7 +314,7 @@ def same_entries(vm: VM, left: dict[object, Entry], right: dict[object, Entry]) 
 
 
 def equality(expected: bool, ordered: bool) -> Callable[..., Object]:
-    """The model of `==` or `!=`; two OrderedDicts are compared with their order."""
+    """The model of `==` or `!=`; the comparison of two OrderedDicts includes their order."""
 
     def model(vm: VM, self: DictObject, other: Object) -> Object:
         other = vm.observe(other)
@@ -358,7 +358,7 @@ def ror(vm: VM, self: DictObject, other: Object) -> Object:
 
 @models(OrderedDict.__or__)
 def ordered_or(vm: VM, self: DictObject, other: Object) -> Object:
-    """odict_or: the class of the left operand, if it is an OrderedDict, or else that of the right one makes the result."""
+    """odict_or: the result is made by the class of the left operand if that is an OrderedDict, or else by that of the right one."""
     other = vm.observe(other)
     return united(vm, self, self, other) if isinstance(other, DictObject) else NOT_IMPLEMENTED
 
@@ -372,7 +372,7 @@ def ordered_ror(vm: VM, self: DictObject, other: Object) -> Object:
 
 
 def united(vm: VM, maker: DictObject, left: DictObject, right: DictObject) -> Object:
-    """An instance of the class of `maker`, made of the left operand, with the items of the right one."""
+    """An instance of the class of `maker`, made from the left operand, with the items of the right one added."""
     made = abstract.call(vm, vm.const(maker.cls), [left])
     merging.update_by_one(vm, made, right)
     return made
@@ -398,7 +398,7 @@ def default_ror(vm: VM, self: DictObject, other: Object) -> Object:
 
 
 def merged(vm: VM, self: DictObject, made: Object, other: DictObject) -> Object:
-    """What the class has made for a `|`, with the items of the right operand. A `__new__` may have made something else than a dict."""
+    """Add the items of the right operand to the object that the class has made for a `|`. A `__new__` may have made something other than a dict."""
     if not isinstance(made, DictObject):
         vm.unsupported(breaks.UnsupportedOperation(f"| on a {self.type_name} whose class makes a {made.type_name}"))
     for key, value in merging.entries_of(vm, other):
@@ -424,7 +424,7 @@ def render(vm: VM, self: DictObject) -> Object:
 
 
 SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
-"""Newer Pythons write an OrderedDict as a dict made of it, older ones as pairs, of which a subclass is asked by its own `items`."""
+"""Newer Pythons show an OrderedDict as a dict made from it. Older ones show pairs, for which they call the own `items` of a subclass."""
 
 
 @models(OrderedDict.__repr__)
@@ -452,7 +452,7 @@ def render_default(vm: VM, self: DictObject) -> Object:
 
 
 def past_the_order(name: str) -> Callable[..., Object]:
-    """What is asked before the model of a method of dict that OrderedDict overrides: called on an OrderedDict, it goes past the order that this keeps."""
+    """The check that runs before the model of a dict method which OrderedDict overrides: called on an OrderedDict, it bypasses the order that this keeps."""
 
     def checked(vm: VM, self: Object, /, *args: Object, own: Model, **kwargs: Object) -> Object:
         if isinstance(self, DictObject) and self.family is OrderedDict:

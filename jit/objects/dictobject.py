@@ -1,8 +1,8 @@
-"""Dicts: lazily known where they come from outside, exact in their order, with their changes kept for replay.
+"""Dicts: those from outside are read key by key as needed, their order is exact, and their changes are recorded for replay.
 
-State. `entries` maps hash keys to (key, value); with `complete` it is the whole dict in its order, without it only what has been
-looked up of the original. For dicts from outside, `removed` and `stores` hold the changes: the dict is the original, less `removed`,
-with `stores` laid over it in place where a key is still there, and at the end, in order, where not. That needs no knowledge of the
+State. `entries` maps hash keys to (key, value). If `complete`, it is the whole dict in its order, otherwise only the keys of the original that
+have been looked up. For dicts from outside, `removed` and `stores` hold the changes: the dict is the original, without `removed`,
+overlaid with `stores`, in place for keys that are still there, and in order at the end for others. That needs no knowledge of the
 original, so a store observes nothing.
 """
 
@@ -25,9 +25,9 @@ FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
 class DictObject(Namespace):
-    """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered).
+    """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (it was cleared or reordered).
 
-    `taken`: the keys that were removed so far, one after the other, for iterators. `by_place`: see numbereddict.py.
+    `taken`: the keys that were removed so far, in this order, for iterators. `by_place`: see numbereddict.py.
     """
 
     __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place")
@@ -55,7 +55,7 @@ class DictObject(Namespace):
     # Reading.
 
     def lookup(self, vm: VM, name: Any) -> Object | None:
-        """The value of a plain constant key (or another hash key of a complete dict); None where there is none. Guards that key only."""
+        """The value of a plain constant key (or another hash key of a complete dict); None if it is missing. Guards that key only."""
         if not self.complete:
             found = self.stores.get(name)
             if found is not None:
@@ -88,7 +88,7 @@ class DictObject(Namespace):
             vm.guard(KeyAbsent, source, name)
             entry = None
         else:
-            # Observed at once: were the value never looked at, nothing else would guard that the key is there.
+            # Observed at once: if the value were never read, nothing else would guard that the key is there.
             entry = (const_key(vm, name), vm.observe(vm.wrap(value, source.child(Item, name))))
         entries = self.entries
         entries[name] = entry  # type: ignore[assignment]
@@ -96,9 +96,9 @@ class DictObject(Namespace):
         return None if entry is None else entry[1]
 
     def has_plain_keys(self) -> bool:
-        """Whether the keys of the original are such that a lookup of a constant compares it with constants of its own type only.
+        """Whether looking a constant up in the original compares it only with constants of its own type.
 
-        Otherwise a key of another type could be equal to it (a subclass of int, a number of NumPy's, an object with an `__eq__`).
+        Otherwise a key of another type could be equal to it (a subclass of int, a NumPy number, an object with an `__eq__`).
         """
         if self.plain_keys is None:
             types = set(map(type, dict.__iter__(self.value)))
@@ -127,7 +127,7 @@ class DictObject(Namespace):
                 if known is not None and type(key) is str:
                     entries[key] = known
                     continue
-                # Looked up as 1, a key may be True; a tuple is the very one that is there (DictKey counts in the order of a plain dict).
+                # Looked up as 1, a key may be True; a tuple must be the very one in the dict (DictKey counts in the order of a plain dict).
                 is_constant = ordered or type(key) is not tuple
                 key_obj = const_key(vm, key) if is_constant else vm.wrap(key, source.child(DictKey, position))
                 value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(Item, key))
@@ -155,11 +155,11 @@ class DictObject(Namespace):
         return list(self.open(vm).values())
 
     def get_item(self, vm: VM, key: Object) -> Object | None:
-        """The value of any hashable key, or None; no `__missing__`."""
+        """The value of any hashable key, or None if it is missing; `__missing__` isn't called."""
         return self.lookup(vm, vm.observe(key).hash_key(vm))
 
     def has(self, vm: VM, key: Object) -> bool:
-        """Whether the key is there. Of a constant nobody asks which it is if the dict is empty."""
+        """Whether the key is there. If a dict from outside is empty, that is guarded, and not the absence of a constant key."""
         if self.source is not None and not self.stores and not dict.__len__(self.value) and isinstance(vm.observe(key), ConstObject):
             return bool(self.open(vm))
         return self.get_item(vm, key) is not None
@@ -176,7 +176,7 @@ class DictObject(Namespace):
         self.put(vm, key.hash_key(vm), key, value)
 
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
-        """Set the value of a key whose hash key is known; a key that is there already stays the object it was."""
+        """Set the value of a key whose hash key is known; if the key is there already, it stays the same object."""
         if type(hash_key) is not str and not is_plain(hash_key):
             self.lookup(vm, hash_key)  # which opens a dict from outside
         if self.source is not None:
@@ -196,7 +196,7 @@ class DictObject(Namespace):
             vm.trail.changed(self, table.__setitem__, hash_key, old)
 
     def delete(self, vm: VM, name: Any) -> bool:
-        """Remove a plain constant key (or another hash key of a complete dict); False where there is none."""
+        """Remove a plain constant key (or another hash key of a complete dict); False if it is missing."""
         if self.lookup(vm, name) is None:
             return False
         if self.source is not None:
@@ -212,7 +212,7 @@ class DictObject(Namespace):
         return True
 
     def _take(self, vm: VM, table: str, name: Any) -> None:
-        """Remove from a table; undone by putting the old one back, which keeps the order."""
+        """Remove from a table; undone by restoring the old table, which keeps the order."""
         kept = dict(getattr(self, table))
         del kept[name]
         self.taken.append(name)
@@ -220,11 +220,11 @@ class DictObject(Namespace):
         vm.trail.set(self, table, kept)
 
     def del_item(self, vm: VM, key: Object) -> bool:
-        """Remove any hashable key; False where there is none."""
+        """Remove any hashable key; False if it is missing."""
         return self.delete(vm, vm.observe(key).hash_key(vm))
 
     def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
-        """Give the dict new contents altogether (clear, move_to_end(last=False))."""
+        """Replace the dict's whole contents (clear, move_to_end(last=False))."""
         for name in self.entries:
             self.taken.append(name)
             vm.trail.changed(self, self.taken.pop)
@@ -237,7 +237,8 @@ class DictObject(Namespace):
             vm.effects.mutated(self)
 
     def outdate(self, vm: VM, kept: Container[str], later: Callable[[str, Object], Object]) -> None:
-        """Native code will have given the keys of a dict from outside other values, all but those that are kept. `later` gives what takes a value's place."""
+        """Mark the values of a dict from outside, except those of the `kept` keys, as ones that native code will have replaced. `later(key, value)` returns the
+        Object that takes a value's place."""
         changed = [key for key in dict.__iter__(self.value) if key not in kept and self.lookup(vm, key) is not None]
         vm.trail.set(self, "entries", self.entries | {key: (self.entries[key][0], later(key, self.entries[key][1])) for key in changed})
         vm.effects.mutated(self)
@@ -258,7 +259,7 @@ class DictObject(Namespace):
         return self.is_seen_to_hold_something(vm) or bool(self.open(vm))
 
     def is_seen_to_hold_something(self, vm: VM) -> bool:
-        """Whether a dict from outside is seen to have an entry, whatever its keys are. False if only a look at all of it would tell."""
+        """Whether a dict from outside certainly has an entry, whatever its keys are. False if finding out would need the whole dict."""
         if self.complete or self.removed:
             return False
         if not self.stores and not any(self.entries.values()):
@@ -305,7 +306,7 @@ class DictObject(Namespace):
     # Leaving the trace.
 
     def is_simple(self) -> bool:
-        """Whether the dict can be built in one step: no value that could refer back to it."""
+        """Whether the dict can be built in one step: no value could refer back to it."""
         return self.cls is dict and not any(settle(part).referents() for entry in self.entries.values() for part in entry)
 
     def needs_fill(self) -> bool:
@@ -361,7 +362,7 @@ class DictObject(Namespace):
         self.emit_stores(cg, {name: entry for name, entry in self.stores.items() if not self.is_put_back(name, entry[1])})
 
     def is_put_back(self, name: Any, value: Object) -> bool:
-        """Whether a stored value is the one that the original has there."""
+        """Whether a stored value is the one that the original has for the key."""
         if self.rewritten or name in self.removed or type(name) is not str:
             return False
         assert self.source is not None
@@ -384,9 +385,9 @@ def dict_of(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
 
 
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
-    """Whether the order of an OrderedDict has just the keys that it has as a dict: methods of dict called on it go past its order.
+    """Whether the order that an OrderedDict keeps has exactly the keys of the dict: methods of dict that are called on it bypass its order.
 
-    Going through it hashes the keys, which must be plain.
+    Iterating over it hashes the keys, which must be plain.
     """
     try:
         return len(list(OrderedDict.__iter__(mapping))) == dict.__len__(mapping)
@@ -395,7 +396,7 @@ def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
 
 
 def compares_by_identity(cls: Any) -> bool:
-    """Whether instances of a class are equal to themselves only."""
+    """Whether instances of a class are equal only to themselves."""
     return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
 
 
@@ -406,7 +407,7 @@ def const_key(vm: VM, key: Any) -> Object:
 
 @wraps(dict, shared=True)
 def wrap_dict(vm: VM, value: Any, source: Source) -> DictObject:
-    """A dict from outside: nothing of its contents is known yet."""
+    """Wrap a dict from outside: nothing is known about its contents yet."""
     return DictObject(type(value), source, value)
 
 
@@ -424,12 +425,12 @@ def instance_dict(vm: VM, obj: Object) -> Namespace | None:
 
 
 def has_attrs(obj: Object) -> bool:
-    """Whether an instance made by the trace has attributes to be set."""
+    """Whether an instance made by the trace has attributes that must be set."""
     return obj.source is None and obj.attrs is not None and bool(obj.attrs.entries)
 
 
 def attr_values(obj: Object) -> list[Object]:
-    """The attributes' values of an instance made by the trace."""
+    """The values of the attributes of an instance made by the trace."""
     return [value for _, value in obj.attrs.entries.values()] if obj.source is None and obj.attrs is not None else []
 
 
@@ -465,7 +466,7 @@ def storage(mapping: DictObject) -> type:
 
 
 class DictIterator(IteratorObject):
-    """An iterator over a dict's keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
+    """An iterator over a dict's keys, values or items; a change of size while it runs raises the RuntimeError of dictiter_iternextkey."""
 
     __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size", "seen")
 
@@ -494,7 +495,7 @@ class DictIterator(IteratorObject):
             vm.raise_(RuntimeError, "dictionary changed size during iteration")
         elif entries is not self.entries:
             taken = self.mapping.taken[self.seen :]
-            if self.backwards or any(key in entries and key in taken for key in keys[:index]):  # a key that is there again lies ahead again
+            if self.backwards or any(key in entries and key in taken for key in keys[:index]):  # a key that was put in again comes once more
                 vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over a dict whose keys have changed"))
             keys = [*keys[:index], *self.keys_ahead(entries)]
             vm.trail.set(self, "keys", keys)
@@ -508,12 +509,12 @@ class DictIterator(IteratorObject):
         return view_item(vm, self.kind, entries[keys[index]])
 
     def is_intact(self) -> bool:
-        """Whether the dict has the keys that it had, in their places."""
+        """Whether the dict has the same keys as at first, at the same positions."""
         entries = self.mapping.entries
         return entries is self.entries and len(entries) == self.size
 
     def check_ordered(self, vm: VM) -> None:
-        """Objects/odictobject.c: odictiter_nextkey: after the last item it has ended, whatever has changed; a change ends it as well."""
+        """Objects/odictobject.c: odictiter_nextkey: after the last item the iterator has ended, whatever has changed; a change ends it as well."""
         if self.index == self.size or self.is_intact():
             return
         if not self.mapping.entries:
@@ -522,7 +523,7 @@ class DictIterator(IteratorObject):
         vm.raise_(RuntimeError, "OrderedDict mutated during iteration")
 
     def keys_ahead(self, entries: dict[Any, Entry]) -> list[Any]:
-        """After deletions: what lies behind the keys already given, which are the first of the dict unless they were put in again."""
+        """The keys still to come after deletions: those after the keys already given, which are the first of the dict unless they were put in again."""
         given = {key: position for position, key in enumerate(self.keys[: self.index])}
         ahead: list[Any] = []
         last = -1
@@ -567,5 +568,5 @@ def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> An
 
 
 def view_item(vm: VM, kind: str, entry: Entry) -> Object:
-    """What a view of this kind shows of an entry."""
+    """The item that a view of this kind gives for an entry."""
     return entry[0] if kind is KEYS else entry[1] if kind is VALUES else vm.from_real((entry[0], entry[1]))

@@ -1,4 +1,4 @@
-"""Views of dicts: keys, values, items with their set operations; mapping proxies."""
+"""Views of dicts (keys, values and items, with their set operations) and mapping proxies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DictView(Object):
         self.kind = kind
 
     def items(self, vm: VM) -> list[Object]:
-        """The items that iterating the view gives."""
+        """The items that iterating over the view gives."""
         return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
 
     def iter(self, vm: VM) -> Object:
@@ -76,7 +76,7 @@ class MappingProxyObject(Object):
         return vm.observe(self.mapping).length(vm)
 
     def length_hint(self, vm: VM) -> int | None:
-        """Whoever asks how many items there will be asks the mapping for its length."""
+        """The length of the mapping."""
         return int(self.length(vm).constant(vm))
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -89,14 +89,14 @@ class MappingProxyObject(Object):
 
 @wraps(MappingProxyType, by_identity=True)
 def wrap_proxy(vm: VM, value: Any, source: Source | None) -> Object:
-    """A proxy keeps its mapping for life, so knowing which proxy it is, is knowing which mapping."""
+    """Wrap a mapping proxy. It never changes its mapping, so its identity determines the mapping."""
     mapping = gc.get_referents(value)[0]
     return MappingProxyObject(MappingProxyType, vm.pin(mapping), source, value)
 
 
 @wraps(*VIEW_TYPES.values(), shared=True)
 def wrap_view(vm: VM, value: Any, source: Source) -> Object:
-    """A view from outside: the dict behind it cannot be reached by C code without side effects."""
+    """Break for a view from outside: its dict can't be reached from C code without side effects."""
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
 
 
@@ -184,12 +184,12 @@ def is_like_a_set(obj: Object) -> bool:
 
 
 def holds_all(vm: VM, container: Object, elements: Object) -> bool:
-    """all_contained_in."""
+    """all_contained_in: whether a container holds all the elements."""
     return all(abstract.truth(vm, operators.contains(vm, container, element)) for element in abstract.each(vm, elements))
 
 
 def view_operation(name: str, reflected: bool) -> Callable[..., Object]:
-    """The model of `|`, `-`, `^` with a view on one side (dictviews_sub): a set of the left operand, then its update by the right one."""
+    """The model of `|`, `-`, `^` with a view on one side (dictviews_sub): a set made from the left operand, which is then updated by the right one."""
 
     def model(vm: VM, self: DictView, other: Object) -> Object:
         left, right = (vm.observe(other), self) if reflected else (self, vm.observe(other))
@@ -204,14 +204,14 @@ def view_operation(name: str, reflected: bool) -> Callable[..., Object]:
 
 
 def items_in_one(vm: VM, left: DictView, right: DictView) -> Object:
-    """dictitems_xor: what only the right view has, then what only the left one has."""
+    """dictitems_xor: the items that only the right view has, then those that only the left one has."""
     mine, theirs = hash_keys(vm, left), hash_keys(vm, right)
     new = [item for key, item in zip(theirs, right.items(vm)) if key not in set(mine)]
     return set_of(vm, new + [item for key, item in zip(mine, left.items(vm)) if key not in set(theirs)])
 
 
 def intersection(vm: VM, self: DictView, other: Object) -> Object:
-    """The model of `&`, with the view on either side (_PyDictView_Intersect): gives the elements of the operand that it goes through."""
+    """The model of `&`, with the view on either side (_PyDictView_Intersect): gives the elements of the operand that it iterates over."""
     other = vm.observe(other)
     keys = set(hash_keys(vm, self))
     if isinstance(other, SetObject) and other.cls is set and len(keys) <= len(other.open(vm)):
@@ -252,7 +252,7 @@ def make_proxy(vm: VM, mapping: Object) -> Object:
 
 
 def proxied(name: str) -> Callable[..., Object]:
-    """The model of a method of mappingproxy: the same of the mapping."""
+    """The model of a method of mappingproxy: it calls the same method of the mapping."""
 
     def model(vm: VM, self: MappingProxyObject, *args: Object) -> Object:
         return abstract.call_method(vm, self.mapping, name, *args)
@@ -290,14 +290,14 @@ def proxy_iter(vm: VM, self: MappingProxyObject) -> Object:
 
 
 def behind(vm: VM, obj: Object) -> Object:
-    """The mapping of a proxy, or what is no proxy."""
+    """The mapping of a proxy; other values as they are."""
     obj = vm.observe(obj)
     return obj.mapping if isinstance(obj, MappingProxyObject) else obj
 
 
 @models(MappingProxyType.__or__)
 def proxy_or(vm: VM, self: MappingProxyObject, other: Object) -> Object:
-    """mappingproxy_or: the mappings are united by their own `|`."""
+    """mappingproxy_or: the mappings are combined with their own `|`."""
     return operators.binary_op(vm, "|", self.mapping, behind(vm, other))
 
 
@@ -307,7 +307,7 @@ def proxy_ror(vm: VM, self: MappingProxyObject, other: Object) -> Object:
 
 
 def compared(symbol: str) -> Callable[..., Object]:
-    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` does it."""
+    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` would."""
 
     def model(vm: VM, self: MappingProxyObject, other: Object) -> Object:
         return operators.compare(vm, symbol, self.mapping, other)

@@ -22,11 +22,11 @@ from framejit.objects.tupleobject import TupleObject
 BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 LOOK_UP = (vars(AttributeError)["name"], vars(AttributeError)["obj"])
-"""What an AttributeError says of the look-up that it has left."""
+"""The fields in which an AttributeError notes the attribute look-up that it has left."""
 TYPED = ("__suppress_context__", "start", "end", "message", "exceptions")
-"""Members that don't take every value."""
+"""C members that don't accept every value."""
 OF_GROUPS = ("message", "exceptions")
-"""Fields that the constructor sets, and nobody else."""
+"""C members that are set only by the constructor."""
 
 
 class ExceptionObject(Object):
@@ -37,12 +37,12 @@ class ExceptionObject(Object):
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.args = args
-        self.made_of: list[Object] | None = None  # what the constructor was given, where `args` isn't that
+        self.made_of: list[Object] | None = None  # the constructor's arguments, if `args` differs from them
         self.fields: dict[str, Object] = {}
-        self.entries: list[Any] = []  # its traceback as reports tell it, innermost first
-        self.beneath: TracebackObject | None = None  # a traceback of another exception that it was given: the inner end of its own
-        self.passed: list[Any] = []  # the places where it passed since (codegen.tracebacks), innermost first
-        self.seen: TracebackObject | None = None  # the traceback that the program has looked at last
+        self.entries: list[Any] = []  # its traceback for reports, innermost first
+        self.beneath: TracebackObject | None = None  # the traceback of another exception that it was given: the inner end of its own
+        self.passed: list[Any] = []  # the places that it has passed since then (codegen.tracebacks), innermost first
+        self.seen: TracebackObject | None = None  # the traceback that the program has read last
         self.directives: Any = None  # the user's directives that were in force where it was raised
 
     def instance_dict(self, vm: VM) -> Namespace | None:
@@ -51,7 +51,7 @@ class ExceptionObject(Object):
         return self.attrs
 
     def real(self, vm: VM) -> BaseException:
-        """A real exception of the builtin class, made of the same arguments and with the same C fields, where those are constants."""
+        """A real exception of the builtin class, made from the same arguments and with the same C fields, as far as those are constants."""
         args = [vm.observe(arg).as_real(vm) for arg in self.made_of or self.args]
         try:
             real = builtin_base(self.cls)(*args)
@@ -63,7 +63,7 @@ class ExceptionObject(Object):
         return real
 
     def get_slot(self, vm: VM, member: Any) -> Object:
-        """C members: `StopIteration.value`, `KeyError`'s none, `ImportError.name` ..."""
+        """C members: `StopIteration.value`, `ImportError.name` and so on; KeyError has none."""
         if not is_c_member(member):
             return self.own_slot(vm, member)
         found = self.fields.get(member.__name__)
@@ -79,11 +79,11 @@ class ExceptionObject(Object):
             case "msg" if issubclass(self.cls, ImportError):
                 return self.args[0] if len(self.args) == 1 else vm.const(None)
             case _ if issubclass(self.cls, (AttributeError, NameError, ImportError)):
-                return vm.const(None)  # or else it would be one of the fields
+                return vm.const(None)  # otherwise it would be one of the fields
         return vm.from_real(member.__get__(self.real(vm)))
 
     def own_slot(self, vm: VM, member: Any) -> Object:
-        """A slot of a class of the program's."""
+        """A slot of one of the program's classes."""
         self.refuse_renamed(vm, member)
         found = self.fields.get(member.__name__)
         if found is not None:
@@ -93,7 +93,7 @@ class ExceptionObject(Object):
         vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
 
     def refuse_renamed(self, vm: VM, member: Any) -> None:
-        """Break for a slot that isn't the attribute of its name, or has the name of a C member: what the trace stores, it stores by its name."""
+        """Break for a slot that can't be set as the attribute of its name: the name means something else, or is that of a C member."""
         if vm.raw_type_lookup(self.cls, member.__name__) is not member or hasattr(builtin_base(self.cls), member.__name__):
             raise NotConstant(self)
 
@@ -119,12 +119,12 @@ class ExceptionObject(Object):
         abstract.setattr_(vm, self, "obj", obj)
 
     def set_field(self, vm: VM, name: str, value: Object) -> None:
-        """Set `__cause__`, `__context__` and their like."""
+        """Set `__cause__`, `__context__` or a similar field."""
         self.check_made_here(vm)
         vm.trail.set(self, "fields", {**self.fields, name: value})
 
     def check_made_here(self, vm: VM) -> None:
-        """Changes of an exception from outside would have to be replayed; nothing does."""
+        """Break for an exception from outside: its changes would have to be replayed, which isn't implemented."""
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation("changing an exception made outside"))
 
@@ -133,7 +133,7 @@ class ExceptionObject(Object):
         vm.trail.set(self, "args", args)
 
     def add_entry(self, vm: VM, entry: Any, passed: Any) -> None:
-        """The exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
+        """Record that the exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
         if self.source is not None:
             vm.effects.at_end(AddedEntry(self, passed))
         if not self.entries:
@@ -142,7 +142,7 @@ class ExceptionObject(Object):
         vm.trail.set(self, "passed", [*self.passed, passed])
 
     def traceback(self, vm: VM) -> Object:
-        """The exception's traceback as it is now: one object until the exception passes another place."""
+        """The exception's traceback as it is now. It stays one object until the exception passes another place."""
         if not self.passed:
             return self.beneath or vm.const(None)
         if self.seen is None or self.seen.passed is not self.passed:
@@ -150,7 +150,8 @@ class ExceptionObject(Object):
         return self.seen  # type: ignore[return-value]
 
     def set_traceback(self, vm: VM, traceback: Object) -> None:
-        """None forgets the places passed; an earlier traceback of its own has those of its time, and another exception's is beneath those to come."""
+        """Set the traceback. None removes the places passed, an earlier traceback of the exception restores those of that time, and the traceback of another
+        exception becomes the inner end of its own."""
         self.check_made_here(vm)
         traceback = vm.observe(traceback)
         if traceback.cls is type(None):
@@ -204,7 +205,7 @@ class ExceptionObject(Object):
 
 
 class TracebackObject(Object):
-    """What the traceback of an exception that the trace raised was at one time: passed around (to `__exit__`, `with_traceback`) but not looked into."""
+    """The traceback, at one time, of an exception that the trace raised: passed around (to `__exit__`, `with_traceback`) but not read."""
 
     __slots__ = ("exc", "beneath", "entries", "passed")
 
@@ -228,7 +229,7 @@ class TracebackObject(Object):
 
 
 def is_stop_iteration_of_generator(exc: Object) -> bool:
-    """Whether an exception is the RuntimeError that a generator makes of a StopIteration."""
+    """Whether an exception is the RuntimeError that a generator raises in place of a StopIteration."""
     cause = exc.fields.get("__cause__") if isinstance(exc, ExceptionObject) else None
     return cause is not None and exc.cls is RuntimeError and issubclass(cause.cls, StopIteration)
 
@@ -250,7 +251,7 @@ def chain_context(vm: VM, exc: Object, handled: Object) -> None:
 
 
 def decides_subclasses(vm: VM, cls: type) -> bool:
-    """Whether code of its metaclass is asked what its subclasses are (Python/errors.c: _PyErr_NormalizeException does, in CPython 3.11)."""
+    """Whether a metaclass decides in Python what the subclasses of a class are (Python/errors.c: _PyErr_NormalizeException asks it, in CPython 3.11)."""
     return vm.raw_type_lookup(type(cls), "__subclasscheck__") is not type.__subclasscheck__
 
 
@@ -298,7 +299,7 @@ class AddedEntry:
 
 
 def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
-    """Emit what adds entries to a traceback."""
+    """Emit code that adds entries to a traceback."""
     cg.load(exc)
     cg.load_const(tuple(passed))
     cg.call_const(add_entries, 2)
@@ -306,7 +307,7 @@ def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
 
 
 def add_entries(exc: BaseException, passed: tuple[Any, ...]) -> None:
-    """Lengthen a traceback outwards by the places passed, innermost first (runs in generated code)."""
+    """Extend a traceback outwards by the places passed, innermost first (runs in generated code)."""
     traceback = exc.__traceback__
     for place in passed:
         traceback = place.ahead_of(traceback)
@@ -314,21 +315,21 @@ def add_entries(exc: BaseException, passed: tuple[Any, ...]) -> None:
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
-    """An exception instance with its C fields set, past any `__new__` and `__init__` of Python (runs in generated code)."""
+    """An exception instance with its C fields set, bypassing any `__new__` and `__init__` in Python (runs in generated code)."""
     base = builtin_base(cls)
     made = base.__new__(cls, *args)
-    with contextlib.suppress(TypeError):  # raised by no arguments that `__init__` was ever given
+    with contextlib.suppress(TypeError):  # raised for arguments that `__init__` was never called with
         base.__init__(made, *args)
     return made
 
 
 def builtin_base(cls: type) -> type[BaseException]:
-    """The class itself, or the first of its bases that is C's."""
+    """The class itself, or the first of its bases that is written in C."""
     return next(base for base in classes.mro(cls) if classes.module(base) == "builtins")
 
 
 def set_field(exc: BaseException, name: str, value: Any) -> None:
-    """Set `__context__` and its like, past what the program's class may define under the name (runs in generated code)."""
+    """Set `__context__` or a similar field, bypassing what the program's class may define under that name (runs in generated code)."""
     getattr(builtin_base(type(exc)), name).__set__(exc, value)
 
 
@@ -366,7 +367,7 @@ def field_getter(name: str) -> Any:
 
 
 def refused(vm: VM, name: str, *value: Any) -> NoReturn:
-    """Raise what setting a field to such a value raises, or deleting it."""
+    """Raise the error for setting a field to this value, or for deleting it."""
     try:
         setattr(BaseException(), name, *value) if value else delattr(BaseException(), name)
     except TypeError as error:
@@ -405,7 +406,7 @@ def with_traceback(vm: VM, self: Object, traceback: Object) -> Object:
 
 @models(look_up_failed)
 def exception_of_look_up(vm: VM, obj: Object, exc: Object, name: Object) -> Object:
-    """An exception leaves a frame that looked an attribute up, in the prologue of a resume function (codegen.resume)."""
+    """Handle an exception that leaves a frame which looked up an attribute, in the prologue of a resume function (codegen.resume)."""
     vm.observe(exc).asked_for(vm, obj, vm.observe(name).constant(vm))
     return exc
 

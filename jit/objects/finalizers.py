@@ -1,4 +1,4 @@
-"""Values whose end a program can see: a weak reference to them is empty then, or something runs. Which they are, and which a resumed frame holds."""
+"""Finds the values whose end a program can observe (a weak reference becomes empty, or a finalizer runs), and those that a resumed frame keeps alive."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WEAKLY_HELD = frozenset(map(id, {
     *(types.FunctionType, types.MethodType, types.BuiltinMethodType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
     types.CellType, memoryview,
 }))  # fmt: skip
-"""Types of C that programs make weak references to; cells, which functions store such values to; and views, as long as one of which lives, what
-it views can't change its size. By identity, as the other sets of types here:
-a class that they are asked for may have a metaclass with a `__hash__` of the program's."""
+"""Types in C that programs make weak references to; cells, since functions store such values in them; and views, because the viewed object can't
+change its size while one of them is alive. The set is by identity, as other sets of types here:
+a class that is looked up in it may have a metaclass with a `__hash__` of the program's."""
 NUMBERS_AND_TEXTS = frozenset(map(id, (int, float, complex, bool, str, bytes)))
 CONTAINERS = frozenset(map(id, (tuple, list, dict, types.MappingProxyType, types.CellType, types.SimpleNamespace)))
 MOST = 1_000
-"""Where there are more values than so many, a container is taken to hold one whose end shows."""
+"""A container with more values than this is assumed to hold one whose end is visible."""
 
 
 def is_instance(cls: type) -> bool:
@@ -37,18 +37,18 @@ def is_instance(cls: type) -> bool:
 
 
 def ends_visibly(cls: type) -> bool:
-    """Whether the end of a type's values may show: of instances of the program's classes, and of what it makes weak references to."""
+    """Whether the end of a type's values may be visible: for instances of the program's classes, and for types that it makes weak references to."""
     return is_instance(cls) or id(cls) in WEAKLY_HELD
 
 
 def ends_silently(cls: type) -> bool:
-    """Whether the end of a type's values is nobody's business: of numbers, texts, and tensors, which graphs let go of early."""
+    """Whether the end of a type's values is never visible: for numbers, texts, and tensors, which graphs free early."""
     return id(cls) in NUMBERS_AND_TEXTS or issubclass(cls, torch.Tensor)
 
 
 def outlives_reads(value: Object) -> bool:
-    """Whether a state takes a variable along that is not read any more, as the frame would: what has come from outside and doesn't end
-    silently, and what the trace has made where the end of something in it may show."""
+    """Whether a resumed state keeps a variable that is not read any more, as the frame would: a value from outside whose end isn't silent,
+    or one made by the trace that contains something whose end may be visible."""
     value = settle(value)
     if value.source is not None:
         return not ends_silently(value.cls)
@@ -67,7 +67,7 @@ def outlives_reads(value: Object) -> bool:
 
 
 def held(value: Object) -> Iterator[Source]:
-    """Where a part of a resumed state is that the frame's code holds until it ends: what doesn't end silently."""
+    """The sources of the parts of a resumed state that the frame's code keeps alive until it ends: those whose end isn't silent."""
     value = settle(value)
     if isinstance(value, TupleObject) and value.cls is tuple and value.elements is not None:
         for element in value.elements:
@@ -77,7 +77,7 @@ def held(value: Object) -> Iterator[Source]:
 
 
 def holds_visible_end(value: Any) -> bool:
-    """Whether the end of a value, or of something that it holds, may show."""
+    """Whether the end of a value, or of something that it holds, may be visible."""
     known = {id(value)}
     waiting = [value]
     while waiting:
@@ -93,12 +93,13 @@ def holds_visible_end(value: Any) -> bool:
 
 
 def has_address(obj: Object) -> bool:
-    """Whether it may be guarded which object a value from outside is: such a guard keeps alive what can't be referenced weakly, whose end mustn't show then."""
+    """Whether the identity of a value from outside may be guarded. Such a guard keeps a value alive that can't be weakly referenced, so its end must not be
+    visible then."""
     return bool(classes.weakrefoffset(obj.cls)) or not holds_visible_end(obj.value)
 
 
 def guard_address(vm: VM, obj: Object, asked: str) -> None:
-    """Guard which object a value from outside is. Breaks where that can't be."""
+    """Guard the identity of a value from outside. Breaks if that can't be guarded."""
     if not has_address(obj):
         vm.unsupported(breaks.UnsupportedCall(f"{asked} of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
     assert obj.source is not None

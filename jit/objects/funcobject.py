@@ -21,13 +21,13 @@ from framejit.objects.tupleobject import TupleObject
 RENAMEABLE: dict[str, type] = {
     "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict,
 }  # fmt: skip
-"""Fields of a function that functools.update_wrapper and its like set, and what they may be set to."""
+"""Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to."""
 if hasattr(FunctionType, "__type_params__"):
     RENAMEABLE["__type_params__"] = tuple
 
 
 class FunctionObject(Object):
-    """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION), which gives it its `builtins`."""
+    """A Python function from outside (`value` is the real one), or one made by the trace (MAKE_FUNCTION), which sets its `builtins`."""
 
     __slots__ = ("code", "globals", "builtins", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
 
@@ -49,7 +49,7 @@ class FunctionObject(Object):
         return self.qualname
 
     def field(self, vm: VM, name: str, real: Any) -> Object | None:
-        """A field of a function from outside: guarded to be missing, or wrapped."""
+        """A field of a function from outside: wrapped, or guarded to be missing."""
         if self.source is None:
             return vm.from_real(real) if real is not None else None
         source = self.source.child(FunctionField, name)
@@ -129,7 +129,7 @@ class FunctionObject(Object):
                 if self.source is not None:
                     vm.guard(ValueIs, self.source, self.value)
                 return vm.call_app(stand_in, args, kwargs)
-        if self.value is not MISSING or self.attrs is not None:  # without attributes, one that the trace has made bears no mark
+        if self.value is not MISSING or self.attrs is not None:  # a function that the trace has made has no mark if it has no attributes
             intercepted = by_library(vm, self, args, kwargs)
             if intercepted is not None:
                 return intercepted
@@ -164,7 +164,7 @@ class FunctionObject(Object):
         return Object.getattr(self, vm, name)
 
     def own_field(self, vm: VM, name: str) -> Object | None:
-        """A field of a function made by the trace: as it was set, or as func_new sets it at first."""
+        """A field of a function made by the trace: the value that was set, or the initial one of func_new."""
         if name in self.renamed:
             return self.renamed[name]
         if name == "__name__":
@@ -195,7 +195,7 @@ class FunctionObject(Object):
         Object.setattr(self, vm, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
-        """A function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then the rest."""
+        """Build a function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then its other fields."""
         cg.load_const(self.code)
         cg.load(self.globals)
         cg.load_const(self.qualname.rpartition(".")[2])
@@ -287,7 +287,7 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
 
 
 def listed(names: list[str]) -> str:
-    """ "'a', 'b', and 'c'", as CPython lists missing arguments."""
+    """Names in the form `'a', 'b', and 'c'`, as CPython lists missing arguments."""
     quoted = [f"'{name}'" for name in names]
     if len(quoted) <= 2:
         return " and ".join(quoted)

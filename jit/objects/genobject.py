@@ -14,7 +14,7 @@ from framejit.objects.registry import CODES, models, wraps
 
 
 def names_of(frame: Any) -> tuple[str, str] | None:
-    """`__name__` and `__qualname__` that a new generator of the frame takes from its function, where they are others than its code's."""
+    """`__name__` and `__qualname__` that a new generator of the frame takes from its function; None if they are those of its code."""
     function, code = frame.function, frame.code
     if function is None:
         return None
@@ -64,7 +64,7 @@ class GeneratorObject(Object):
 
 
 def renamed(generator: Any, names: tuple[str, str]) -> Any:
-    """A generator with the names that its function had (runs in generated code)."""
+    """Give a generator the names that its function had (runs in generated code)."""
     generator.__name__, generator.__qualname__ = names
     return generator
 
@@ -98,7 +98,7 @@ def generator_send(vm: VM, self: Object, value: Object) -> Object:
 
 
 def is_traceback_of(vm: VM, traceback: Object, exc: Object) -> bool:
-    """Whether giving the exception this traceback changes nothing: None, or the one that it has."""
+    """Whether setting this traceback changes nothing about the exception: it is None, or the one that it has."""
     if isinstance(traceback, TracebackObject):
         return isinstance(exc, ExceptionObject) and exc.source is None and exc.traceback(vm) is traceback
     return traceback.cls is type(None)
@@ -128,7 +128,7 @@ def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = No
 
 @models(GeneratorType.close)
 def generator_close(vm: VM, self: Object) -> Object:
-    """gen_close: GeneratorExit where the generator waits; one that was never started just ends."""
+    """gen_close: raises GeneratorExit where the generator is suspended; one that was never started just ends."""
     exc = abstract.call(vm, vm.const(GeneratorExit), [])
     vm.chain_context(exc, None)
     try:

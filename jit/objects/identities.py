@@ -1,4 +1,4 @@
-"""Whether values from outside are one object: what a trace finds of it must hold in the calls that its entry serves."""
+"""Decides whether two values from outside are the same object, and guards it, so that the answer holds in all calls that the entry serves."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from framejit.objects.object import VM, Object, settle
 from framejit.objects.registry import wrapper_for
 
 VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
-"""Immutable types in C that compare and hash by what they are worth, with no code of the program's."""
+"""Immutable types in C that compare and hash by value, without running code of the program's."""
 UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 """Types whose equal values are one object."""
 
 
 def same_value(vm: VM, a: Object, b: Object, unsure: bool) -> bool:
-    """`is` for two values of one type that have real objects; guards what the answer rests on. `unsure`: whether more than equality is asked for."""
+    """`is` for two values of one type that have real objects; guards what the answer depends on. `unsure`: whether more than equality is asked for."""
     if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_knowable() and b.is_knowable():
         left, right = a.constant(vm), b.constant(vm)
         alike = left == right or (left != left and right != right)
         if left is right:
-            # Equal values need not be the same object next time; where equality is all that is asked, only a NaN tells them apart.
+            # Equal values need not be the same object next time; if only equality is asked for, this matters only for a NaN.
             if unsure or left != left:
                 guard_same(vm, a, b)
             return True
@@ -43,8 +43,8 @@ def same_value(vm: VM, a: Object, b: Object, unsure: bool) -> bool:
 
 
 def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fixed: bool = False) -> Object:
-    """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here. `is_fixed`: a guard says which
-    object it is, so that others of which one does needn't be told apart from it."""
+    """The value, looked up by identity. `known`: the values so looked up before; it is guarded to be none of them, unless it is among them. `is_fixed`: a guard
+    fixes its identity, so that it needn't be guarded against others whose identity is fixed."""
     if id(obj) not in known:
         others = [other for other, fixed in known.values() if other.cls is obj.cls and not (fixed and is_fixed)]
         guard_distinct(vm, obj, *(other for other in others if not are_keys_of_one_dict(obj, other)))
@@ -56,8 +56,8 @@ def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fi
 def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
     """A dict key or set element that hashes by its value.
 
-    Where both special methods are C code of a type whose instances can't change in what they look at, the value itself stands for it: a
-    subclass of int that equals 1 is found as 1. Its identity is guarded, as nothing else says what it is worth.
+    If both special methods are C code of a type whose instances can't change, the value itself stands for it: a subclass of int
+    that equals 1 is found as 1. Its identity is guarded, since nothing else determines its value.
     """
     owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
     if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
@@ -69,12 +69,12 @@ def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
 
 
 def are_keys_of_one_dict(a: Object, b: Object) -> bool:
-    """Whether two values were found as keys of one dict, and are different by that."""
+    """Whether two values are known to differ because they are keys of one dict."""
     return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
 
 
 def guard_same(vm: VM, a: Object, b: Object) -> None:
-    """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
+    """Guard that two values, which are one object in this call, are so in others, unless the values' own guards imply it."""
     if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
         return
     if a.source is not None and b.source is not None:
@@ -87,12 +87,12 @@ def guard_same(vm: VM, a: Object, b: Object) -> None:
 
 
 def guard_distinct(vm: VM, obj: Object, *others: Object) -> None:
-    """A value from outside is none of some others of its type, in this call."""
+    """Guard that a value from outside is none of some others of its type, as in this call."""
     sources = tuple(other.source for other in others if other.source is not None)
     if obj.source is not None and sources and not is_guarded_by_identity(obj):
         vm.relate(Distinct, obj.source, sources)
 
 
 def is_guarded_by_identity(obj: Object) -> bool:
-    """Whether observing the value guards which object it is."""
+    """Whether observing the value guards its identity."""
     return wrapper_for(obj.cls).by_identity and not settle(obj).guarded_by_name

@@ -1,4 +1,4 @@
-"""Import statements (Python/import.c): the trace sees modules that are imported already; all else the instruction does by itself, at a break.
+"""Import statements (Python/import.c): the trace handles modules that are already imported; everything else is left to the instruction itself, at a break.
 
 Importing runs the module's code and the program's import hooks, so it is never done while tracing. The entry of such a break is guarded by the
 module's absence from `sys.modules`: once it is there, the next call is compiled without the break.
@@ -22,7 +22,7 @@ def is_own_import(function: Any) -> bool:
 
 
 def import_name(vm: VM, namespace: Object, builtin_names: Namespace, name: str, fromlist: Object, level: Object) -> Object:
-    """IMPORT_NAME (Python/ceval.c: import_name): the program may have put a function of its own in `__import__`'s place."""
+    """IMPORT_NAME (Python/ceval.c: import_name): the program may have replaced `__import__`."""
     function = builtin_names.lookup(vm, "__import__")
     if function is None:
         vm.raise_(ImportError, "__import__ not found")
@@ -46,7 +46,7 @@ def import_module(vm: VM, namespace: Object | None, name: str, fromlist: Any, le
 
 
 def import_submodules(vm: VM, package: Object, names: Any) -> None:
-    """importlib._bootstrap._handle_fromlist: what the package has no attribute for is imported as a submodule."""
+    """importlib._bootstrap._handle_fromlist: names that aren't attributes of the package are imported as submodules."""
     for name in names:
         if type(name) is not str or name == "*":
             not_traced(vm, f"the names {names!r} out of a package")
@@ -59,14 +59,14 @@ def import_submodules(vm: VM, package: Object, names: Any) -> None:
 
 
 def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> str:
-    """resolve_name (Python/import.c): of modules that know their package as they should; the instruction finds the words for others."""
+    """resolve_name (Python/import.c), for modules whose `__package__` is set as usual; for others, the instruction itself raises the error."""
     package: Any = None
     if isinstance(namespace, Namespace):
         found = namespace.lookup(vm, "__package__")
         package = None if found is None else vm.observe(found).constant(vm)
         spec = namespace.lookup(vm, "__spec__")
         if spec is not None and getattr(vm.observe(spec).value, "parent", package) != package:
-            package = None  # a warning says so
+            package = None  # CPython warns about it
     if type(package) is not str or not package or package.count(".") < level - 1:
         not_traced(vm, f"{'.' * level}{name} in a module that is not told which package it is of")
     base = package.rsplit(".", level - 1)[0]
@@ -79,7 +79,7 @@ def loaded(vm: VM, name: str) -> Object:
     found = modules.lookup(vm, name)
     if found is None:
         vm.guards.read(sys.modules.__contains__, name)
-        if name.partition(".")[0] in breaks.Debugger.packages:  # as a rule in front of its call
+        if name.partition(".")[0] in breaks.Debugger.packages:  # it usually comes right before its call
             vm.unsupported(breaks.Debugger(f"import of {name}"))
         not_traced(vm, f"{name}, which is not imported yet")
     module = vm.observe(found)
@@ -94,7 +94,7 @@ def not_traced(vm: VM, what: str) -> NoReturn:
 
 
 def import_from(vm: VM, module: Object, name: str) -> Object:
-    """IMPORT_FROM: the attribute; else the instruction itself looks in `sys.modules`, or finds the words of the error."""
+    """IMPORT_FROM: the attribute; otherwise the instruction itself looks in `sys.modules`, or raises the error."""
     found = abstract.lookup_attr(vm, module, name)
     if found is None:
         vm.unsupported(breaks.NotImported(f"{name}, which the module has no attribute for"))

@@ -1,4 +1,4 @@
-"""Tensors from outside: each is an input of the graph, and what its class holds besides data is guarded."""
+"""Tensors from outside: each becomes an input of the graph, and what its class holds apart from data is guarded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from framejit.torch_classes import is_distributed, is_jagged, is_plain, is_wrapp
 
 @wraps(torch.Tensor, shared=True)
 def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
-    """A tensor from outside: an input of the graph."""
+    """Wrap a tensor from outside: it becomes an input of the graph."""
     if not is_plain(type(value)):
         for name in ("__torch_function__", "__torch_dispatch__"):
             vm.raw_type_lookup(type(value), name)  # guarded
@@ -48,7 +48,7 @@ def rest_on_layout(vm: VM, distributed: Object) -> None:
 
 
 def rest_on_parts(vm: VM, nested: Object) -> None:
-    """Guard what a nested tensor consists of, from which its sizes follow."""
+    """Guard the components of a nested tensor, from which its sizes follow."""
     names = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache")
     parts = {name: abstract.getattr_(vm, nested, name) for name in names}
     for part in parts.values():
@@ -90,4 +90,4 @@ def rest_on_value(vm: VM, value: Object, wrapper: Object, depth: int) -> None:
 
 
 MOST_NESTED = 4
-"""How deep objects that a wrapper of tensors holds are looked into."""
+"""How deeply nested objects in a wrapper of tensors may be."""

@@ -7,7 +7,7 @@ from framejit.objects.object import Codegen, Namespace, Object
 
 
 class InstanceDictObject(DictObject):
-    """The `__dict__` of an instance that the trace made: built as the owner's, and filled there."""
+    """The `__dict__` of an instance that the trace made: generated code takes it from its owner, and fills it there."""
 
     __slots__ = ("owner",)
 
@@ -21,14 +21,14 @@ class InstanceDictObject(DictObject):
             return
         cg.load(self.owner)
         cg.load_const("__dict__")
-        cg.call_const(object.__getattribute__, 2)  # past any `__getattribute__` of the program's
+        cg.call_const(object.__getattribute__, 2)  # bypasses any `__getattribute__` of the program
 
     def needs_fill(self) -> bool:
         return True
 
 
 def fill_instance_dict(cg: Codegen, owner: Object, attrs: Namespace | None) -> None:
-    """Emit what puts the attributes of an instance made by the trace in place: building its dict does, and a dict that it shares is set."""
+    """Emit code that sets the attributes of an instance made by the trace: building its dict does so, and a dict that it shares is set."""
     if attrs is None:
         return
     if isinstance(attrs, InstanceDictObject) and attrs.owner is owner:

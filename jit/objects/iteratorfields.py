@@ -1,7 +1,7 @@
-"""Iterators whose whole state is a few fields (enumerate, zip, map, filter, most of itertools): what a step does to these, in a trace and from outside.
+"""Iterators whose whole state is a few fields (enumerate, zip, map, filter, most of itertools), and the effect of a step on these fields.
 
-The fields are CPython's, under its names. What the trace has made is built with the fields that it has by then; of an iterator from outside,
-the fields that a step asks for are guarded, and those that it changes are set after the graph.
+The fields are CPython's, under its names. An iterator made by the trace is rebuilt from the fields that it has by then; for one from outside,
+the fields that a step reads are guarded, and those that it changes are set after the graph.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from framejit.objects.registry import wraps
 from framejit.objects.tupleobject import TupleObject
 
 STEPS: dict[int, Callable[[Any], Any]] = {}
-"""What a step does, in plain Python (modules/app), by the identity of the iterator's type: a function of its fields, which gives the item or END."""
+"""The step of each iterator in plain Python (modules/app), by the identity of its type: a function of its fields that returns the item or END."""
 
 
 class FieldIterator(Object):
-    """An exact builtin iterator. `fields`: by their names in CPython, those that it was made with or that were asked for; None for one that holds nothing."""
+    """An exact builtin iterator. `fields`: the fields that it was made with or that were read, by their names in CPython; None for one that holds nothing."""
 
     __slots__ = ("fields", "changed")
 
@@ -43,18 +43,18 @@ class FieldIterator(Object):
         return True
 
     def next(self, vm: VM) -> Object | None:
-        """A step as STEPS has it. A StopIteration that code of the program's raises ends the iteration, as in C."""
+        """A step, as in STEPS. A StopIteration raised by the program's code ends the iteration, as in C."""
         found = stop_iteration_ends(vm, lambda: vm.call_app(STEPS[id(self.cls)], [FieldsObject(self)]))
         return None if found is None or settle(found).value is support.END else found
 
     def get(self, vm: VM, name: str) -> Object | None:
-        """What a field holds, unobserved; None for nothing."""
+        """The content of a field, unobserved; None if it holds nothing."""
         if name not in self.fields:
             self.store(vm, name, field_of(vm, self, full_name(self.cls, name)))
         return self.fields[name]
 
     def set(self, vm: VM, name: str, value: Object | None) -> None:
-        """Change a field; None for nothing."""
+        """Change a field; None means that it holds nothing."""
         self.store(vm, name, value)
         if name not in self.changed:
             vm.trail.set(self, "changed", (*self.changed, name))
@@ -79,7 +79,7 @@ class FieldIterator(Object):
         self.write(cg, self.changed)
 
     def write(self, cg: Codegen, names: Sequence[str]) -> None:
-        """Emit what sets fields to what they hold here."""
+        """Emit code that sets fields to their present contents."""
         cg.load(self)
         cg.load_const(tuple(full_name(self.cls, name) for name in names))
         for name in names:
@@ -98,7 +98,7 @@ class FieldIterator(Object):
 
 
 class FieldsObject(Object):
-    """The fields of an iterator as the attributes of one value, for the code of its step."""
+    """The fields of an iterator as attributes of one value, for the code of its step."""
 
     __slots__ = ("iterator",)
 
@@ -182,13 +182,13 @@ class FilterIterator(FieldIterator):
 
 
 def inner(vm: VM, held: Object | None) -> Object:
-    """What a field holds that always holds something, observed."""
+    """The content of a field that always holds something, observed."""
     assert held is not None
     return vm.observe(held)
 
 
 def check_strict(vm: VM, position: int, iterators: Sequence[Object]) -> None:
-    """The iterator at `position` ended: ValueError unless all end here."""
+    """The iterator at `position` has ended: raise ValueError unless all others end too."""
     if position:
         vm.raise_(ValueError, f"zip() argument {position + 1} is shorter than argument{plural(position)}")
     for later in range(1, len(iterators)):
@@ -202,12 +202,12 @@ def plural(position: int) -> str:
 
 
 def full_name(cls: type, name: str) -> str:
-    """A field's name with that of its type."""
+    """A field's name, prefixed with that of its type."""
     return f"{classes.name(cls)}.{name}"
 
 
 def made_by(cls: Any, *args: Any) -> Callable[[int], Any]:
-    """What makes an iterator that keeps no tuple for its results."""
+    """A constructor for an iterator that keeps no tuple for its results."""
     return lambda size: cls(*args)
 
 
@@ -228,7 +228,7 @@ WITHOUT_CONTENTS: dict[Any, Callable[[int], Any]] = {
     **{cls: made_by(cls, ()) for cls in (itertools.accumulate, itertools.cycle, itertools.pairwise)},
     **{cls: made_by(cls, (), 1) for cls in ITERATOR_FIELDS if cls.__name__ == "batched"},
 }
-"""What makes an iterator of a type, its fields to be set: with room for so many iterators, where it keeps a tuple for its results."""
+"""The constructors of iterators whose fields will be set, by type. An iterator that keeps a tuple for its results has room for `size` iterators."""
 
 
 def without_contents(cls: type, size: int) -> Any:
@@ -241,7 +241,7 @@ OF_THEIR_OWN: dict[Any, type[FieldIterator]] = {enumerate: EnumerateIterator, zi
 
 @wraps(*ITERATOR_FIELDS, shared=True)
 def wrap_fields(vm: VM, value: Any, source: Source) -> Object:
-    """An iterator from outside; a user's subclass of one may do anything at a step."""
+    """Wrap an iterator from outside; a user's subclass may do anything in a step."""
     cls = type(value)
     if id(cls) not in FIELDS:
         return ForeignIterator(cls, source, value)

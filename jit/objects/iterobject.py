@@ -1,4 +1,4 @@
-"""Iterators over sequences, ranges, strings and other iterators, as lazy as CPython's; their position is on the trail."""
+"""Iterators over sequences, ranges, strings and other iterators, as lazy as CPython's; changes of their position are recorded on the trail."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SequenceIterator(IteratorObject):
 
 
 class ReverseIterator(IteratorObject):
-    """`reversed` of a list or another sequence whose items are at hand."""
+    """`reversed` of a list or another sequence whose items are known."""
 
     __slots__ = ("sequence", "index")
 
@@ -124,7 +124,7 @@ class ReverseIterator(IteratorObject):
 
 
 class ReversedItems(IteratorObject):
-    """`reversed` of an object of the program's, which is asked for its length when the iterator is made, and whenever somebody asks how much is left."""
+    """`reversed` of an object of one of the program's classes. Its length is asked for when the iterator is made, and for each length hint."""
 
     __slots__ = ("vm", "place", "sequence", "index")
 
@@ -136,7 +136,7 @@ class ReversedItems(IteratorObject):
         self.index = abstract.length(vm, sequence).constant(vm) - 1
 
     def next(self, vm: VM) -> Object | None:
-        """Objects/enumobject.c: reversed_next: whatever is raised is the end."""
+        """Objects/enumobject.c: reversed_next: any exception that is raised ends the iteration."""
         sequence, index = self.sequence, self.index
         vm.trail.set(self, "sequence", None)
         if sequence is None or index < 0:
@@ -166,7 +166,7 @@ class ReversedItems(IteratorObject):
 
 
 class ConstantIterator(IteratorObject):
-    """An iterator over a constant: a range, a string, bytes, or one of these from its end on. Its type is `reversed` for texts and bytes from their end."""
+    """An iterator over a constant: a range, a string, bytes, or one of these backwards. Backwards over strings and bytes, its type is `reversed`."""
 
     __slots__ = ("constants", "index")
 
@@ -196,7 +196,7 @@ class ConstantIterator(IteratorObject):
 
 
 class ForeignIterator(Object):
-    """An iterator that was made outside and can't be looked into: stepping it is a break, everything else is fine."""
+    """An iterator that was made outside and whose state can't be read: a step of it is a break, everything else is traced."""
 
     __slots__ = ()
 
@@ -227,17 +227,18 @@ def tuple_iterator_at(sequence: tuple[Any, ...], index: int) -> Iterator[Any]:
 
 
 def list_iterator_at(sequence: list[Any], index: int) -> Iterator[Any]:
-    """Run by generated code: an iterator over a list that stands at `index`, which may lie behind the list's end."""
+    """Run by generated code: an iterator over a list that stands at `index`, which may be past the list's end."""
     return at_position(list.__iter__(sequence), sequence, index, index)
 
 
 def list_reversed_at(sequence: list[Any], index: int) -> Iterator[Any]:
-    """Run by generated code: the same backwards; `index` is that of the next item, -1 after the last."""
+    """Run by generated code: a reversed iterator over a list; `index` is that of the next item, -1 after the last."""
     return at_position(list.__reversed__(sequence), sequence, index, index + 1)
 
 
 def at_position(iterator: Iterator[Any], sequence: list[Any], index: int, length: int) -> Iterator[Any]:
-    """`__setstate__` stays inside the list: one that is shorter than `length` (it has shrunk, or isn't filled) is made longer for it."""
+    """Set the position of an iterator over a list. `__setstate__` stays inside the list, so one that is shorter than `length` (it has shrunk, or isn't filled)
+    is lengthened meanwhile."""
     missing = length - list.__len__(sequence)
     if missing > 0:
         list.extend(sequence, [None] * missing)
@@ -255,7 +256,7 @@ def reversed_at(sequence: Any, index: int) -> Iterator[Any]:
 
 
 def exhausted(cls: type) -> Iterator[Any]:
-    """Run by generated code: an iterator of a list or tuple that has ended."""
+    """Run by generated code: an iterator over a list or tuple that has ended."""
     return iter(cls())
 
 
@@ -277,5 +278,5 @@ FOREIGN: tuple[Any, ...] = (
 
 @wraps(*[cls for cls in FOREIGN if cls not in ITERATOR_FIELDS], shared=True)
 def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
-    """An iterator from outside that can't be looked into; those that can are in peekediterator.py and iteratorfields.py."""
+    """Wrap an iterator from outside whose state can't be read; the others are in peekediterator.py and iteratorfields.py."""
     return ForeignIterator(type(value), source, value)

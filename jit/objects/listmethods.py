@@ -213,7 +213,7 @@ def reverse(vm: VM, self: ListObject) -> Object:
 
 
 class Meanwhile(list[Object]):
-    """The contents of a list while it is sorted. An item that was put in counts, even if it was taken out since."""
+    """The contents of a list while it is being sorted. An item that was put in counts as a change, even if it was removed again."""
 
     modified = False
 
@@ -228,7 +228,7 @@ class Meanwhile(list[Object]):
 
 @models(list.sort)
 def list_sort(vm: VM, self: ListObject, *, key: Object | None = None, reverse: Object | None = None) -> Object:
-    """Objects/listobject.c: list_sort_impl: the list is empty meanwhile, and must be so in the end."""
+    """Objects/listobject.c: list_sort_impl: the list is empty during the sort, and must still be so at its end."""
     items = list(self.items(vm))
     order = list(range(len(items)))
     meanwhile = Meanwhile()

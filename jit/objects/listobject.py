@@ -1,4 +1,4 @@
-"""Lists: an unknown original with what was appended to it, until something looks inside; then all items, lazily wrapped."""
+"""Lists: one from outside is an unknown original plus appended items until its contents are needed; then it is a list of lazily wrapped items."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ListObject(Object):
         self.original: list[Object] = []
 
     def items(self, vm: VM) -> list[Object]:
-        """The elements, unobserved; guards the length of a list from outside. Not to be changed by the caller."""
+        """The elements, unobserved; guards the length of a list from outside. The caller must not change the list."""
         elements = self.elements
         if elements is None:
             source = self.source
@@ -54,12 +54,12 @@ class ListObject(Object):
             vm.effects.mutated(self)
 
     def extend(self, vm: VM, items: list[Object]) -> None:
-        """Append all; guards nothing."""
+        """Append all items; guards nothing."""
         for item in items:
             self.append(vm, item)
 
     def replace(self, vm: VM, elements: list[Object]) -> None:
-        """Give the list other contents altogether."""
+        """Replace the list's whole contents."""
         self.items(vm)
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
@@ -104,7 +104,7 @@ class ListObject(Object):
         return self.varying_length(vm) or vm.const(len(self.items(vm)))
 
     def varying_length(self, vm: VM) -> Object | None:
-        """The length of a list from outside that nothing has looked into, as a symbolic number, where it was seen to vary."""
+        """The length of a list from outside whose contents aren't known, as a symbolic number, if it was seen to vary."""
         if self.elements is not None:
             return None
         assert self.source is not None
@@ -121,7 +121,7 @@ class ListObject(Object):
         return None
 
     def peek(self, vm: VM, index: int) -> Object | None:
-        """One item of a list from outside that nothing has looked into, counted from its beginning, or one of those appended, counted from its end;
+        """One item of a list from outside whose contents aren't known, counted from its beginning, or one of the appended items, counted from the end;
         the length stays unguarded."""
         if self.elements is not None:
             return None
@@ -152,7 +152,7 @@ class ListObject(Object):
     # Leaving the trace.
 
     def is_simple(self) -> bool:
-        """Whether the list can be built in one step: no item that could refer back to it."""
+        """Whether the list can be built in one step: no item could refer back to it."""
         assert self.elements is not None
         return self.cls is list and not any(settle(item).referents() for item in self.elements)
 
@@ -221,5 +221,5 @@ class ListObject(Object):
 
 @wraps(list, shared=True)
 def wrap_list(vm: VM, value: Any, source: Source) -> ListObject:
-    """A list from outside: nothing of its contents is known yet."""
+    """Wrap a list from outside: nothing is known about its contents yet."""
     return ListObject(None, type(value), source, value)

@@ -1,4 +1,4 @@
-"""What the instructions of `match` statements ask of subjects (Python/ceval.c: match_keys, match_class). Where they would raise, they break."""
+"""Matching of subjects by the instructions of `match` statements (Python/ceval.c: match_keys, match_class). If they would raise, the trace breaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_mapping(vm: VM, subject: Object) -> bool:
 
 
 def has_flag(vm: VM, subject: Object, flag: int) -> bool:
-    """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter tells."""
+    """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter shows."""
     cls = vm.observe(subject).cls
     if not classes.flags(cls) & classes.IMMUTABLE_TYPE:
         vm.guards.read(abc.get_cache_token)
@@ -41,7 +41,7 @@ def match_keys(vm: VM, subject: Object, keys: Object) -> Object:
 
 
 def match_class(vm: VM, subject: Object, cls: Object, count: int, names: Object) -> Object:
-    """MATCH_CLASS: the attributes that the sub-patterns ask for as a tuple, or None. `count`: of those without names."""
+    """MATCH_CLASS: the attributes that the sub-patterns ask for as a tuple, or None. `count`: the number of those without names."""
     cls = vm.observe(cls)
     if not issubclass(cls.cls, type):
         raises(vm)
@@ -79,5 +79,5 @@ def positional_names(vm: VM, known: Object, count: int) -> list[str]:
 
 
 def raises(vm: VM) -> NoReturn:
-    """The native instruction finds the words."""
+    """Break, so that the native instruction raises its own error."""
     vm.unsupported(breaks.UnsupportedOperation("a class pattern that doesn't fit its class"))

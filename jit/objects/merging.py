@@ -1,8 +1,8 @@
-"""How a dict takes the items of another mapping: which mappings C code copies as they are stored, and which it asks by their own methods.
+"""How a dict takes the items of another mapping: C code copies some mappings as they are stored, and calls the own methods of others.
 
-dict's C code (Objects/dictobject.c: dict_merge) copies a dict, also one of a subclass, as it is stored as long as its class has dict's own `__iter__`.
-OrderedDict has another one, so that it and its subclasses are asked for `keys()` and their items, as any other mapping is. The methods of OrderedDict
-(Objects/odictobject.c: mutablemapping_update) ask all but exact dicts, and store by the target's own `__setitem__`.
+dict's C code (Objects/dictobject.c: dict_merge) copies a dict, or an instance of a subclass, as it is stored if its class has dict's own `__iter__`.
+OrderedDict has another one, so `keys()` and the items of it and its subclasses are asked for, as for any other mapping. The methods of OrderedDict
+(Objects/odictobject.c: mutablemapping_update) ask all but exact dicts, and store with the target's own `__setitem__`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from framejit.objects.object import VM, Object, Raise
 
 
 def is_copied_as_stored(vm: VM, mapping: Object) -> bool:
-    """Whether dict's C code copies the entries of a mapping without asking any method."""
+    """Whether dict's C code copies the entries of a mapping without calling any method."""
     return isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is dict.__iter__)
 
 
 def unchecked(key: Object) -> None:
-    """Any key may be taken."""
+    """A check that accepts any key."""
 
 
 def entries_of(vm: VM, mapping: Object, check: Callable[[Object], None] = unchecked) -> Iterator[Entry]:
-    """The items of a mapping as dict_merge takes them, one by one. All keys come first; each is checked, and only then its value asked for.
+    """The items of a mapping one by one, as dict_merge takes them. All keys come first; each is checked before its value is asked for.
 
-    Raises the traced AttributeError of what has no `keys`.
+    Raises the traced AttributeError if there is no `keys`.
     """
     mapping = vm.observe(mapping)
     if is_copied_as_stored(vm, mapping):
@@ -47,7 +47,7 @@ def entries_of(vm: VM, mapping: Object, check: Callable[[Object], None] = unchec
 
 
 def is_stored_order(vm: VM, keys: Object, mapping: Object) -> bool:
-    """Whether asking for these keys and their items gives what is stored: the keys are a dict's own view, and its items dict's own too."""
+    """Whether asking for these keys and their items gives what is stored: the keys are a dict's own view, and its `__getitem__` is dict's own."""
     is_view = isinstance(keys, DictView) and keys.kind is KEYS and keys.mapping is mapping
     return is_view and vm.raw_type_lookup(mapping.cls, "__getitem__") is dict.__getitem__
 
@@ -64,14 +64,14 @@ def listed_keys(vm: VM, mapping: Object, keys: Object) -> list[Object]:
 
 
 def has_keys(vm: VM, source: Object) -> bool:
-    """Whether what `dict(source)` is given counts as a mapping: it has an attribute `keys`, which is looked up."""
+    """Whether the argument of `dict(source)` counts as a mapping: it has an attribute `keys`, which is looked up."""
     if isinstance(source, DictObject) and not abstract.has_hooks(vm, source.cls) and vm.raw_type_lookup(source.cls, KEYS) is source.family.keys:
         return True
     return abstract.lookup_attr(vm, source, KEYS) is not None
 
 
 def update_items(vm: VM, source: Object) -> Iterator[Entry]:
-    """The items that `dict(source)` and `dict.update(source)` take, one by one: of a mapping, or pairs (Objects/dictobject.c: dict_update_arg)."""
+    """The items that `dict(source)` and `dict.update(source)` take, one by one: those of a mapping, or pairs (Objects/dictobject.c: dict_update_arg)."""
     source = vm.observe(source)
     if has_keys(vm, source):
         yield from entries_of(vm, source)
@@ -87,7 +87,7 @@ def update_items(vm: VM, source: Object) -> Iterator[Entry]:
 
 
 def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Object]) -> None:
-    """dict.update by C code: stores past any `__setitem__` of a subclass."""
+    """dict.update in C: it bypasses any `__setitem__` of a subclass."""
     if source is not None:
         for key, value in update_items(vm, source):
             target.set_item(vm, key, value)

@@ -13,7 +13,7 @@ from framejit.objects.registry import wraps
 
 NAMESPACE = vars(ModuleType)["__dict__"]
 INHERITED = frozenset(dir(ModuleType))
-"""Attributes that modules have by their type."""
+"""Attributes that modules have because of their type."""
 
 
 class ModuleObject(IdentityConstant):
@@ -52,13 +52,13 @@ class ModuleObject(IdentityConstant):
         vm.raise_(AttributeError, f"module '{vm.observe(own_name).constant(vm)}' has no attribute '{name}'")
 
     def _getattr_of_subclass(self, vm: VM, name: str) -> Object:
-        """Modules of a class of their own (lazy loaders, torch.ops): what is in the dict is guarded; the rest is the class's business."""
+        """An attribute of an instance of a subclass (lazy loaders, torch.ops). If it is in the dict, it is guarded; otherwise the class determines it."""
         hooked = not is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
         if hooked or vm.raw_type_lookup(self.cls, name) is not MISSING:
             return Object.getattr(self, vm, name)
         namespace, real = self.instance_dict(vm), MISSING
         if name not in self.value.__dict__ and name not in namespace.stores:
-            real = getattr(self.value, name, MISSING)  # may put it into the dict, of which nothing of the name is guarded yet
+            real = getattr(self.value, name, MISSING)  # may put it into the dict, which isn't guarded for this name yet
         found = namespace.lookup(vm, name)
         if found is not None:
             return found
@@ -79,5 +79,5 @@ class ModuleObject(IdentityConstant):
 @wraps(ModuleType, by_identity=True)
 def wrap_module(vm: VM, value: ModuleType, source: Source | None) -> Object:
     if source is not None:
-        vm.guard(TypeIs, source, type(value))  # a module may be given another class
+        vm.guard(TypeIs, source, type(value))  # a module's class may be changed
     return ModuleObject(type(value), source, value)

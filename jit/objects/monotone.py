@@ -1,6 +1,6 @@
-"""Numbers that rise or fall with one int or float: comparing such a number is comparing the int or float with a threshold.
+"""Numbers that are monotone in one int or float: comparing such a number amounts to comparing the int or float with a threshold.
 
-`step / 100 < 1` holds for the ints below some threshold, and for no others, since rounding keeps the order of numbers. The threshold is found by halving,
+`step / 100 < 1` holds for the ints below some threshold, and for no others, since rounding keeps the order of numbers. The threshold is found by bisection,
 with Python's own arithmetic. That `int(x * 10)` is 3 is two such comparisons.
 """
 
@@ -16,7 +16,7 @@ from framejit.objects.bounds import ASCENDING, Bounds
 
 
 class Arithmetic(Protocol):
-    """A number that is known, a leaf of which only the value in this call is known, or computed of such."""
+    """A number that is known, a leaf of which only the value in this call is known, or a computation on such numbers."""
 
     pending: bool
     value: Any
@@ -24,14 +24,14 @@ class Arithmetic(Protocol):
 
     @property
     def operands(self) -> Sequence[Arithmetic]:
-        """What it is computed of; nothing where it is known, or a leaf."""
+        """The operands of the computation; empty if the number is known, or a leaf."""
 
     def result(self, *values: Any) -> Any:
-        """What the operation gives for other values of its operands."""
+        """The result of the operation for other values of its operands."""
 
 
 class Course(IntEnum):
-    """How the result of a computation changes where the number that it is computed of grows; it may stay as it is for a while."""
+    """How the result of a computation changes as its one leaf grows. It may stay the same for a while."""
 
     FALLS = -1
     STAYS = 0
@@ -39,11 +39,11 @@ class Course(IntEnum):
 
 
 Part = tuple[Course | None, Any]
-"""An operand: its course, None where that isn't known, and its value in this call."""
+"""An operand: its course, None if that isn't known, and its value in this call."""
 
 
 def course_of(operation: str, parts: Sequence[Part]) -> Course | None:
-    """The course of an operation on one or two operands; None where it isn't known."""
+    """The course of an operation on one or two operands; None if it isn't known."""
     courses = [course for course, _ in parts if course is not None]
     if len(courses) < len(parts):
         return None
@@ -60,19 +60,19 @@ def course_of(operation: str, parts: Sequence[Part]) -> Course | None:
 
 
 def together(first: Course, last: Course) -> Course | None:
-    """The course of what rises and falls with both."""
+    """The course of a number that rises and falls with two others."""
     if Course.STAYS in (first, last):
         return Course(first + last)
     return first if first is last else None
 
 
 def scaled(course: Course, factor: Any) -> Course | None:
-    """The course of what is multiplied with, or divided by, a number that stays."""
+    """The course of a number that is multiplied with, or divided by, a constant factor."""
     return Course(course * (1 if factor > 0 else -1)) if factor != 0 and math.isfinite(factor) else None
 
 
 def first_where_it_changes(outcome: Callable[[int], bool], least: int, greatest: int) -> int | None:
-    """The least of some ints for which an outcome is another than for those below; it changes once, or not at all: then None."""
+    """The least of some ints for which an outcome differs from that of those below it. It changes at most once; None if it never does."""
     before = outcome(least)
     if outcome(greatest) == before:
         return None
@@ -86,26 +86,26 @@ def first_where_it_changes(outcome: Callable[[int], bool], least: int, greatest:
 
 
 def place_of(number: float) -> int:
-    """The place of a float among all floats in their order; neighbours differ by one."""
+    """The position of a float in the order of all floats; neighbours differ by one."""
     (bits,) = struct.unpack("<q", struct.pack("<d", number))
     return bits if bits >= 0 else -(bits + 2**63)
 
 
 def float_at(place: int) -> float:
-    """The float at a place in the order of all floats."""
+    """The float at a position in the order of all floats."""
     found: float = struct.unpack("<d", struct.pack("<q", abs(place)))[0]
     return found if place >= 0 else -found
 
 
 class Threshold(NamedTuple):
-    """`below`: the outcome for what is less than `place`; from there on it is the opposite. place: None where the outcome never changes."""
+    """`below`: the outcome for numbers less than `place`; from `place` on it is the opposite. `place` is None if the outcome never changes."""
 
     below: bool
     place: float | None
 
 
 def threshold(outcome: Callable[[Any], bool], ends: Bounds) -> Threshold | None:
-    """Where the outcome changes, which it does at most once, for the ints or floats between two. None where it can't be computed everywhere."""
+    """The threshold of an outcome that changes at most once among the ints or floats in a range. None if it can't be computed everywhere."""
     try:
         below = outcome(ends.least)
         if type(ends.least) is int and type(ends.greatest) is int:
@@ -117,7 +117,7 @@ def threshold(outcome: Callable[[Any], bool], ends: Bounds) -> Threshold | None:
 
 
 def leaves_of(number: Arithmetic) -> list[Any]:
-    """The numbers that a computation begins with and that aren't known, each once."""
+    """The unknown numbers that a computation starts from, each once."""
     if not number.pending:
         return []
     found = [leaf for operand in number.operands for leaf in leaves_of(operand)] if number.operands else [number]
@@ -125,14 +125,14 @@ def leaves_of(number: Arithmetic) -> list[Any]:
 
 
 def course_with(number: Arithmetic) -> Course | None:
-    """How a number changes with the one number that it is computed of."""
+    """How a number changes with the one number that it is computed from."""
     if not number.pending:
         return Course.STAYS
     return course_of(number.operation, [(course_with(operand), operand.value) for operand in number.operands]) if number.operands else Course.RISES
 
 
 def value_for(number: Arithmetic, leaf: Any) -> Any:
-    """What a number is for another value of the one number that it is computed of. ArithmeticError where anything on the way isn't finite."""
+    """The value of a number for another value of the one number that it is computed from. ArithmeticError if anything on the way isn't finite."""
     if not number.pending:
         return number.value
     if not number.operands:
@@ -144,13 +144,13 @@ def value_for(number: Arithmetic, leaf: Any) -> Any:
 
 
 ROUNDINGS: dict[str, Callable[[float], int]] = {"int": int, "math.trunc": int, "math.floor": math.floor, "math.ceil": math.ceil, "round": round}
-"""The functions that make an int of a float."""
+"""The functions that round a float to an int."""
 
 
 def sides_of(operation: str, number: float) -> tuple[int, list[tuple[str, float]]]:
-    """The int that a rounding makes of a float, and the comparisons that hold of the floats of which it makes the same int."""
+    """The int that a float is rounded to, and the comparisons that characterise the floats which are rounded to the same int."""
     whole = ROUNDINGS[operation](number)
-    if operation == "round":  # of a half, the even neighbour
+    if operation == "round":  # a half is rounded to the even neighbour
         return whole, [(">=", whole - 0.5), ("<=", whole + 0.5)] if whole % 2 == 0 else [(">", whole - 0.5), ("<", whole + 0.5)]
     above = operation == "math.floor" or (operation != "math.ceil" and whole > 0)
     below = operation == "math.ceil" or (operation != "math.floor" and whole < 0)

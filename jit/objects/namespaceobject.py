@@ -27,7 +27,7 @@ class NamespaceObject(UserObject):
 
 @models(SimpleNamespace.__new__)
 def namespace_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """Objects/namespaceobject.c: namespace_new, which looks at no argument."""
+    """Objects/namespaceobject.c: namespace_new, which ignores its arguments."""
     real = vm.observe(cls).constant(vm)
     if real is not SimpleNamespace:
         vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.name(real)}, a subclass of SimpleNamespace"))

@@ -1,15 +1,15 @@
-"""How messages name what a program calls."""
+"""The names of callables in messages, as programs write them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 INTERNAL_OWNERS = ("pybind11_", "_VariableFunctions")
-"""Types that only hold functions: no program names them."""
+"""Types whose purpose is to hold functions: programs never name them."""
 
 
 def callable_name(function: Any) -> str:
-    """The qualified name of a callable; dotted where only that tells what it is."""
+    """The qualified name of a callable; dotted if it would be unclear otherwise."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
     return dotted(function) if str(name).startswith(INTERNAL_OWNERS) else str(name)
 

@@ -1,7 +1,7 @@
-"""NumPy's arrays, and the NumPy scalars that are computed from them: tensors that share an array's memory stand for them in the graph.
+"""NumPy's arrays, and the NumPy scalars computed from them: tensors that share an array's memory stand for them in the graph.
 
-An array from outside becomes an input when something asks for more than its type: what is guarded is the tensor that torch.from_numpy makes of it. What the
-program does with arrays is done with tensors (arraycall.py); what leaves the trace becomes an array again.
+An array from outside becomes an input when something asks for more than its type: the tensor that torch.from_numpy makes of it is guarded. What the
+program does with arrays is done with tensors (arraycall.py); values that leave the trace become arrays again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from framejit.objects.torchcall import enter
 from framejit.torch_classes import PLAIN_TENSORS
 
 TYPES: dict[torch.dtype, numpy.dtype[Any]] = {torch.from_numpy(numpy.empty(0, code)).dtype: numpy.dtype(code) for code in sorted(KNOWN | set(UNSIGNED))}
-"""NumPy's types for torch's."""
+"""NumPy's types, by torch's."""
 TORCH_TYPES = {numpy_type: torch_type for torch_type, numpy_type in TYPES.items()}
 
 
 class ArrayObject(Object):
-    """An array, or a NumPy scalar that the graph computes: then `cls` is its type. `form`: the tensor that has its data; None until an array from outside is
-    asked for more than its type. `read_only`: it may not be written to. `backwards`: the dimensions in which it runs through `form` from the end on, as
-    `array[::-1]` does, and no tensor can: each operation is given a copy. `assumed`: its shape and strides for all that NumPy is asked of it,
-    where its sizes depend on data."""
+    """An array, or a NumPy scalar that the graph computes; in that case `cls` is its type. `form`: the tensor that has its data; None until more than its type
+    is asked of an array from outside. `read_only`: it may not be written to. `backwards`: the dimensions in which it runs backwards through `form`, as
+    `array[::-1]` does, which no tensor can: operations get a copy. `assumed`: the shape and strides that NumPy is given for it
+    if its sizes depend on data."""
 
     __slots__ = ("form", "read_only", "backwards", "assumed")
     depends_on_data = True
@@ -59,7 +59,7 @@ class ArrayObject(Object):
         return self.cls is not numpy.ndarray
 
     def tensor(self, vm: VM) -> TensorObject:
-        """A tensor with its elements, of its memory unless it runs backwards. Breaks where torch has none."""
+        """A tensor with its elements. It shares its memory unless the array runs backwards. Breaks if torch has no such tensor."""
         if not self.backwards:
             return self.forwards(vm)
         found = enter(vm, torch.flip, [self.forwards(vm), vm.const(self.backwards)])
@@ -67,7 +67,7 @@ class ArrayObject(Object):
         return found
 
     def forwards(self, vm: VM) -> TensorObject:
-        """The tensor of its memory."""
+        """The tensor of its memory, in forward order."""
         if self.form is None:
             assert self.source is not None
             why = no_tensor_of(self.value)
@@ -80,7 +80,7 @@ class ArrayObject(Object):
         return self.form
 
     def read(self, vm: VM, name: str) -> Any:
-        """An attribute of an array of which torch has no tensor: guarded by itself. MISSING where the tensor tells."""
+        """An attribute of an array for which torch has no tensor, guarded by itself. MISSING if the tensor determines it."""
         if self.form is not None or self.source is None or no_tensor_of(self.value) is None:
             return MISSING
         found = getattr(self.value, name)
@@ -88,7 +88,7 @@ class ArrayObject(Object):
         return found
 
     def sizes(self, vm: VM) -> list[Object]:
-        """The array's shape, as numbers of the program's."""
+        """The array's shape, as numbers for the program."""
         known = self.read(vm, "shape")
         if known is not MISSING:
             return [vm.const(size) for size in known]
@@ -103,7 +103,7 @@ class ArrayObject(Object):
         return TYPES[self.forwards(vm).look(vm).dtype]
 
     def number(self, vm: VM, method: str = "item") -> Object:
-        """The Python number that its one element is."""
+        """Its one element as a Python number."""
         tensor = self.tensor(vm)
         if self.assumed is not None or any(size != 1 for size in tensor.look(vm).shape):
             vm.unsupported(breaks.ArrayOperation(f"{method}() of an array with several elements"))
@@ -124,7 +124,7 @@ class ArrayObject(Object):
         vm.unsupported(breaks.ArrayOperation("the hash of an array"))
 
     def as_graph_argument(self, vm: VM) -> Any:
-        """A NumPy scalar is a number to torch. What torch makes of an array depends on the function."""
+        """For torch, a NumPy scalar is a number. How torch treats an array depends on the function."""
         if not self.is_scalar:
             raise NotConstant(self)
         return self.number(vm).as_graph_argument(vm)
@@ -147,7 +147,7 @@ class ArrayObject(Object):
 
 
 def no_tensor_of(array: numpy.ndarray[Any, Any]) -> str | None:
-    """Why torch has no tensor of an array's memory that may stand for it; None where it has."""
+    """The reason why no tensor of torch can stand for an array's memory; None if one can."""
     dtype = array.dtype
     if dtype.kind == "O":
         return "an array of Python objects"
@@ -164,7 +164,7 @@ def no_tensor_of(array: numpy.ndarray[Any, Any]) -> str | None:
 
 @wraps(numpy.ndarray, shared=True)
 def wrap_array(vm: VM, value: numpy.ndarray[Any, Any], source: Source) -> Object:
-    """An array from outside. A subclass of ndarray has operators of its own."""
+    """Wrap an array from outside. A subclass of ndarray has operators of its own."""
     if type(value) is not numpy.ndarray:
         return wrapper_for(object).wrap(vm, value, source)
     return ArrayObject(numpy.ndarray, None, source, value, read_only=not value.flags.writeable)
@@ -178,7 +178,7 @@ def tensor_of_array(vm: VM, array: ArrayObject) -> TensorObject:
 
 
 def array_asked(vm: VM, tensor: TensorObject) -> ArrayObject:
-    """What NumPy takes a tensor for, by its `__array__`, which function modes and overrides see."""
+    """The array that NumPy makes from a tensor with its `__array__`, which function modes and overrides see."""
     if not vm.graph.function_modes.asks_modes() and tensor.cls in PLAIN_TENSORS:
         return array_of_tensor(vm, tensor)
     found = vm.observe(abstract.call_method(vm, tensor, "__array__"))
@@ -188,7 +188,7 @@ def array_asked(vm: VM, tensor: TensorObject) -> ArrayObject:
 
 
 def array_of_tensor(vm: VM, tensor: TensorObject) -> ArrayObject:
-    """Tensor.numpy. Breaks where it raises."""
+    """Tensor.numpy. Breaks if it raises."""
     fake = tensor.look(vm)
     if fake.requires_grad:
         vm.unsupported(breaks.ArrayOperation("numpy() of a tensor that requires a gradient"))

@@ -1,4 +1,4 @@
-"""Sizes of nested tensors that stand for their lengths (`x.shape[1]` of a jagged tensor): no number is known of them, but which are equal is."""
+"""Sizes of nested tensors that stand for their lengths (`x.shape[1]` of a jagged tensor): their values aren't known, but which of them are equal is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EQUALITY = {"==": operator.eq, "!=": operator.ne}
 NOT_NESTED = (int, float, bool, str, type(None))
-"""Types of values that are no such size."""
+"""Types of values that are never such a size."""
 
 
 class NestedSize(Object):
@@ -31,7 +31,7 @@ class NestedSize(Object):
 
     @property
     def size(self) -> torch.SymInt:
-        """The size as fakes have it."""
+        """The size as fake tensors have it."""
         found: torch.SymInt = self.node.meta["example_value"]
         return found
 

@@ -1,6 +1,6 @@
-"""nn.Module: attributes, calls and stores by short cuts that say what torch's Python code comes to in the usual case.
+"""nn.Module: models of attribute look-ups, calls and stores that do directly what torch's Python code comes to in the usual case.
 
-An nn.Module is a UserObject; nothing here changes what its class says. Where hooks or parameters make the usual case not hold,
+An nn.Module is a UserObject; nothing here changes what its class says. If hooks or parameters make the case unusual,
 torch's own function is traced instead.
 """
 
@@ -36,7 +36,7 @@ def space(vm: VM, self: Object, name: str) -> DictObject | None:
 
 
 def is_dict(members: Object | None) -> bool:
-    """Whether what a module keeps members in is a dict, if it is there: a scripted module has something else in its place."""
+    """Whether the container of a module's members is a dict or missing: a scripted module has another object in its place."""
     return members is None or issubclass(members.cls, dict)
 
 
@@ -56,7 +56,7 @@ def module_getattr(vm: VM, self: Object, name: Object) -> Object:
 
 @models(nn.Module.__setattr__)
 def module_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
-    """torch.nn.Module.__setattr__ where neither a parameter nor a submodule is involved; else torch's own code."""
+    """torch.nn.Module.__setattr__ if neither a parameter nor a submodule is involved; otherwise torch's own code is traced."""
     text = vm.observe(name).constant(vm)
     value = vm.observe(value)
     spaces = [space(vm, self, part) for part in TENSOR_SPACES]
@@ -85,7 +85,7 @@ def inline(
 
 
 def has_hooks(vm: VM, self: Object) -> bool:
-    """Whether a hook of the module or a global one would run at a call; all of them are guarded to be empty as long as none is found."""
+    """Whether a hook of the module or a global one would run at a call. If there is none, all of them are guarded to be empty."""
     spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
     for hooks in spaces:
         go_by_place(vm, hooks)
@@ -102,13 +102,13 @@ def has_hooks(vm: VM, self: Object) -> bool:
 
 @models(nn.Module._wrapped_call_impl, delivers=True)
 def module_call(vm: VM, delivery: Delivery | None, self: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """A module compiled in place calls its compiled form; tracing sees through that."""
+    """Call a module. One that was compiled in place calls its compiled form, which is traced through."""
     return forward_to(vm, self, "_call_impl", args, kwargs, delivery)
 
 
 @models(nn.Module._call_impl, delivers=True)
 def module_call_impl(vm: VM, delivery: Delivery | None, self: Object, /, *args: Object, **kwargs: Object) -> Object:
-    """Without hooks a call is a call of `forward`."""
+    """A call without hooks is a call of `forward`."""
     if has_hooks(vm, self):
         return inline(vm, nn.Module._call_impl, [self, *args], kwargs, delivery)
     outer = vm.graph.module_stack
@@ -120,5 +120,5 @@ def module_call_impl(vm: VM, delivery: Delivery | None, self: Object, /, *args: 
 
 
 def forward_to(vm: VM, self: Object, name: str, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None) -> Object:
-    """Return what a method returns: its result is delivered as that of the call that is modelled."""
+    """Call a method and return its result, which is delivered as the result of the modelled call."""
     return abstract.call(vm, abstract.getattr_(vm, self, name), list(args), kwargs, delivery)

@@ -1,8 +1,8 @@
-"""Dicts whose keys are numbers that nobody cares about, such as a module's hooks by the numbers of their handles: they are gone through by place.
+"""Dicts whose keys are arbitrary numbers, such as a module's hooks by the numbers of their handles: they are iterated over by position.
 
     m.register_forward_hook(f)      # m._forward_hooks is {7: f}; for the next module of the kind, {8: f}
 
-While such a dict is only gone through, it is guarded how many items it has, and that they are in order, and not which numbers they have.
+While such a dict is only iterated over, its guard is on the number of items and on their order, not on the keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from framejit.objects.object import VM, Codegen, Object
 
 
 def go_by_place(vm: VM, mapping: Object | None) -> None:
-    """From here on an OrderedDict from outside is gone through by place, if its keys are ints, and it hasn't been reordered."""
+    """From here on, iterate over an OrderedDict from outside by position, if its keys are ints and it hasn't been reordered."""
     if not isinstance(mapping, DictObject) or mapping.by_place or mapping.source is None or mapping.cls is not OrderedDict:
         return
     keys = list(dict.__iter__(mapping.value))
@@ -28,12 +28,12 @@ def go_by_place(vm: VM, mapping: Object | None) -> None:
 
 
 def goes_by_place(mapping: DictObject) -> bool:
-    """Whether a dict is gone through by place: nothing has changed it, and its keys aren't rested upon."""
+    """Whether a dict is iterated over by position: nothing has changed it, and its keys aren't guarded."""
     return mapping.by_place and not mapping.complete and is_as_it_was(mapping) and dict.__len__(mapping.value) > 0
 
 
 def is_as_it_was(mapping: DictObject) -> bool:
-    """Whether the trace has changed nothing of a dict from outside."""
+    """Whether the trace has changed nothing in a dict from outside."""
     return not (mapping.stores or mapping.removed or mapping.rewritten)
 
 
@@ -47,7 +47,7 @@ def length(vm: VM, mapping: DictObject) -> int:
 
 
 class PlaceIterator(IteratorObject):
-    """An iterator over the keys, values or items of such a dict."""
+    """An iterator over the keys, values or items of a dict that goes by position."""
 
     __slots__ = ("mapping", "kind", "entries", "index")
 

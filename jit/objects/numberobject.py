@@ -1,12 +1,12 @@
-"""Numbers: exact ints and floats, which are known, or from outside and not asked for yet, or computed from such, or symbolic.
+"""Numbers: exact ints and floats. They are known, or from outside and not asked for yet, or computed from such numbers, or symbolic.
 
 A number from outside becomes known, and is guarded, when something asks for its value. Arithmetic that can't fail doesn't ask: it gives numbers
-whose computation is deferred to the generated code, so that `self.step += 1` compiles once for all steps.
+that the generated code computes, so that `self.step += 1` compiles once for all steps.
 
-A symbolic number has a SymInt: what the graph and the shapes of tensors know it as. Comparing it guards the outcome and not the value; as an argument of
-a node it is a node. The generated code computes it in plain Python, from sizes and numbers of the call.
+A symbolic number has a SymInt, which represents it in the graph and in the shapes of tensors. Comparing it guards the outcome and not the value; as an
+argument of a node it is a node. The generated code computes it in plain Python, from sizes and numbers of the call.
 
-A symbolic float from outside, and what is computed from such, has a SymFloat of which torch knows nothing: sympy's arithmetic isn't that of floats.
+A symbolic float from outside, and a number computed from it, has a SymFloat that torch doesn't know: sympy's arithmetic isn't that of floats.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from framejit.guards.source import Source
 
 MAX_DEPTH = 16
-"""How deeply deferred computations may be nested. A deeper one is written again, as what it simplifies to, or asked for its value."""
+"""How deeply deferred computations may be nested. For a deeper one, a simplified form is made, or its value is asked for."""
 
 
 def sum_of(*numbers: float) -> float:
-    """`sum(numbers[1:], numbers[0])`, of which a Python may round otherwise than one addition after the other."""
+    """`sum(numbers[1:], numbers[0])`, which some Pythons round differently from successive additions."""
     return sum(numbers[1:], numbers[0])
 
 
@@ -42,33 +42,33 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
     "math.sin": math.sin, "math.cos": math.cos, "round": round, "abs": abs, "sum": sum_of, **NEARLY_ASCENDING,
 }  # fmt: skip
-"""What can be deferred."""
+"""Operations that can be deferred."""
 MAY_FAIL = frozenset({"math.sqrt", "math.sin", "math.cos", *NEARLY_ASCENDING})
-"""Functions that fail on some numbers, or on infinite ones."""
+"""Functions that fail for some numbers, or for infinite ones."""
 UNFAILING = frozenset("+-*")
-"""The operators that can't fail on two ints or on two floats. With one of each they fail where the int is too large for a float: see `defers`."""
+"""The operators that can't fail on two ints or on two floats. On one of each they fail if the int is too large for a float: see `defers`."""
 SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
-"""The operations that are operators of Python's; the others are functions."""
+"""The operations that are Python operators; the others are functions."""
 LARGEST_EXPONENT = 8
 LARGEST_SHIFT = 62
 SMALLEST = math.ulp(0.0)
 """The smallest positive float."""
 LARGEST_SYMBOL = 2**63
-"""No int from outside, and no size, is symbolic beyond it."""
+"""The bound on symbolic numbers: no int from outside and no size beyond it is symbolic."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 ROUNDED: dict[str, Callable[[float], int]] = {"<": math.ceil, ">=": math.ceil, ">": math.floor, "<=": math.floor}
-"""How the float is rounded that an int is compared with: `n < 2.5` is `n < 3`."""
+"""How a float that an int is compared with is rounded: `n < 2.5` is `n < 3`."""
 
 
 class NumberObject(ConstObject):
-    """An exact int or float. `sym`: its SymInt or SymFloat, None where it has none (yet); `node`: its node in the outermost graph, where one was needed."""
+    """An exact int or float. `sym`: its SymInt or SymFloat, None if it has none (yet); `node`: its node in the outermost graph, if one was needed."""
 
     __slots__ = ("sym", "node")
     operation: str = ""
     operands: tuple[NumberObject, ...] = ()
-    """What it is computed by and of, where its computation is deferred."""
+    """The operation that computes it, and its operands, if its computation is deferred."""
 
     def __init__(self, value: Any, source: Source | None = None, pending: bool = False, sym: SymInt | SymFloat | None = None) -> None:
         super().__init__(value, source, pending)
@@ -76,11 +76,11 @@ class NumberObject(ConstObject):
         self.node: fx.Node | None = None
 
     def symbolic(self, vm: VM) -> SymInt | None:
-        """The SymInt of an int whose value isn't rested upon; None where it has none. An int from outside that is seen to vary gets one here."""
+        """The SymInt of an int whose value isn't guarded; None if it has none. An int from outside that is seen to vary gets one here."""
         return self.symbol(vm) if self.cls is int else None
 
     def symbol(self, vm: VM) -> Any:
-        """The SymInt or SymFloat of the number; None where it has none, as one whose value is known."""
+        """The SymInt or SymFloat of the number; None if it has none, for example because its value is known."""
         if not self.pending:
             return None
         if self.sym is None and self.source is not None:
@@ -109,7 +109,7 @@ class NumberObject(ConstObject):
         return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
 
     def result(self, *values: Any) -> Any:
-        """What the operation gives for other values of its operands."""
+        """The result of the operation for other values of its operands."""
         return OPERATIONS[self.operation](*values)
 
     def is_float_input(self, vm: VM) -> bool:
@@ -138,13 +138,13 @@ class NumberObject(ConstObject):
 
 
 class Deferred(ConstObject):
-    """What the trace has computed from numbers that aren't known, and the generated code computes in each call. `operands`: those numbers."""
+    """A value that the trace has computed from numbers that aren't known, and that the generated code computes in each call. `operands`: those numbers."""
 
     __slots__ = ()
     operands: tuple[NumberObject, ...]
 
     def compute(self, cg: Codegen) -> None:
-        """Write what makes the value of the operands, which are on the stack."""
+        """Write the code that computes the value from the operands, which are on the stack."""
         raise NotImplementedError
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -172,7 +172,7 @@ class DeferredNumber(Deferred, NumberObject):
         self.asked = False  # whether its operands have been asked for their SymInts
 
     def symbol(self, vm: VM) -> Any:
-        """Made from the symbols of its operands; None where one of them has none."""
+        """The symbol, made from those of its operands; None if one of them has none."""
         if self.pending and not self.asked:
             vm.trail.fill(self, "asked", True)
             parts = syms_of(vm, self.operands)
@@ -197,8 +197,8 @@ class DeferredNumber(Deferred, NumberObject):
 
 
 class ComparedNumbers(Deferred):
-    """Whether a relation holds of two ints of which one is symbolic. The outcome is guarded where something asks for it; the generated code computes it
-    where it only leaves the frame.
+    """Whether a relation holds between two ints, one of which is symbolic. The outcome is guarded if something asks for it; if it only leaves the frame,
+    the generated code computes it.
     """
 
     __slots__ = ("symbol", "operands")
@@ -219,27 +219,27 @@ class ComparedNumbers(Deferred):
 
 
 def as_number(obj: Object) -> Object:
-    """A known bool as the int that it is to arithmetic; other Objects as they are."""
+    """A known bool as the int that arithmetic takes it for; other Objects as they are."""
     return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else obj
 
 
 def depth_of(number: NumberObject) -> int:
-    """How many deferred computations are in one another."""
+    """The nesting depth of deferred computations."""
     return number.depth if type(number) is DeferredNumber else 0
 
 
 def sym_of(vm: VM, number: NumberObject) -> Any:
-    """What stands for a number among symbolic ones: its value, SymInt or SymFloat; None where there is nothing."""
+    """The representative of a number in symbolic arithmetic: its value, SymInt or SymFloat; None if it has none."""
     if not number.pending:
         return number.value
     return number.symbol(vm)
 
 
 def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
-    """What stands for numbers among symbolic ones. If any is symbolic, those from outside that aren't seen to vary become known, and so does what is
+    """The representatives of numbers in symbolic arithmetic. If any is symbolic, those from outside that aren't seen to vary become known, and so do numbers
     computed from such.
 
-    None where nothing stands for one of them.
+    None if one of them has none.
     """
     parts = [sym_of(vm, number) for number in numbers]
     if None in parts and any(part is not None and number.pending for number, part in zip(numbers, parts)):
@@ -248,14 +248,14 @@ def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
 
 
 def has_symbols(vm: VM, number: NumberObject) -> bool:
-    """Whether a number is symbolic, or computed from any that is."""
+    """Whether a number is symbolic, or computed from a symbolic one."""
     if type(number) is DeferredNumber and number.pending:
         return any(has_symbols(vm, operand) for operand in number.operands)
     return number.symbol(vm) is not None
 
 
 def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
-    """Whether `+`, `-` and `*` of the two can wait. An int and a float only if the int is known, or symbolic: a huge one may overflow."""
+    """Whether `+`, `-` and `*` of the two can be deferred. Those of an int and a float only if the int is known or symbolic: a huge one may overflow."""
     if left.cls is right.cls:
         return left.pending or right.pending
     whole, fraction = (right, left) if left.cls is float else (left, right)
@@ -267,7 +267,7 @@ def are_ints(*numbers: NumberObject) -> bool:
 
 
 def as_arithmetic(operation: str, left: NumberObject, right: NumberObject) -> tuple[str, NumberObject, NumberObject]:
-    """Shifts, and masks of the lowest bits, as the operations on whole numbers that they are; others as they are."""
+    """Shifts, and masks of the lowest bits, as the equivalent operations on integers; others as they are."""
     if operation == "&" and not left.pending:
         left, right = right, left
     if operation == "**" and left.cls is int and right.cls is float and not left.pending and abs(left.value) <= EXACT_IN_FLOAT:
@@ -282,7 +282,7 @@ def as_arithmetic(operation: str, left: NumberObject, right: NumberObject) -> tu
 
 
 def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """`left operation right` as a deferred number, or None where it must be computed now."""
+    """`left operation right` as a deferred number, or None if it must be computed now."""
     operation, left, right = as_arithmetic(operation, left, right)
     if operation not in SYMBOLS or not (defers(vm, left, right) if operation in UNFAILING else can_wait(vm, operation, left, right)):
         return None
@@ -294,7 +294,7 @@ def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 
 def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
-    """Whether an operator that may fail can wait: for numbers that are symbolic or known, and once it is guarded that it doesn't fail."""
+    """Whether an operator that may fail can be deferred: if the numbers are symbolic or known, and once it is guarded that it doesn't fail."""
     if syms_of(vm, (left, right)) is None:
         return False
     if operation != "**":
@@ -305,7 +305,7 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
             return False
         is_root = not right.pending and right.value > 0 and right.value != int(right.value)
         if is_root and base.least < 0 <= left.value and compared_with_float(vm, ">=", left, NumberObject(0.0)) is not None:
-            base = Bounds(0.0, base.greatest)  # that it isn't negative is guarded now
+            base = Bounds(0.0, base.greatest)  # it is guarded now that it isn't negative
         return bounds_of("**", base, exponent) is not None or is_sure(vm, right, lambda within: bounds_of("**", base, within) is not None)
     if right.pending:
         return False
@@ -315,12 +315,12 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 
 def is_setting(number: NumberObject) -> bool:
-    """Whether a number is known, or read off the call, so that its value may be guarded."""
+    """Whether a number is known, or read from the call, so that its value may be guarded."""
     return not number.pending or number.source is not None
 
 
 def is_nonzero(vm: VM, number: NumberObject) -> bool:
-    """Whether a number isn't zero, which is guarded; False where that can't be said without resting on its value."""
+    """Whether a number isn't zero, which is guarded; False if that can't be determined without guarding its value."""
     if not number.pending or number.value == 0:
         return bool(number.value)
     if number.cls is int:
@@ -331,8 +331,8 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
 
 
 def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
-    """Whether something holds of a number, by its bounds, or where these are too wide, by those that it has in a range of the one number that it is computed
-    of; then that this is in the range is guarded."""
+    """Whether a property certainly holds for a number, by its bounds. If these are too wide, by the bounds that it has in a range of the one number that it is
+    computed from; it is then guarded that this number is in the range."""
     leaves = leaves_of(number)
     if len(leaves) == 1 and leaves[0].is_float_input(vm):
         return is_sure_of_float(vm, number, leaves[0], holds)
@@ -350,12 +350,12 @@ def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bo
 
 
 LARGEST_FLOATS = (sys.float_info.max, 2.0**64, 512.0)
-"""Bounds that are tried for a float from outside: all floats, those that can be multiplied and squared, and those of which `exp` is finite."""
+"""Bounds that are tried for a float from outside: all floats, those that can be multiplied and squared, and those for which `exp` is finite."""
 
 
 def is_sure_of_float(vm: VM, number: NumberObject, leaf: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
-    """Whether something holds of a number that is computed of this float from outside, for all floats of its sign up to one of LARGEST_FLOATS: that it is such
-    a float is guarded then."""
+    """Whether a property certainly holds for a number computed from this float from outside, for all floats of its sign up to one of LARGEST_FLOATS: it is then
+    guarded that the float is one of these."""
     for largest in LARGEST_FLOATS:
         if abs(leaf.value) > largest:
             break
@@ -367,7 +367,7 @@ def is_sure_of_float(vm: VM, number: NumberObject, leaf: NumberObject, holds: Ca
 
 
 def bounds(vm: VM, number: NumberObject) -> Bounds | None:
-    """Between which values a number is sure to lie; None where that isn't known. Of numbers from outside it is guarded on which side of zero they are."""
+    """Bounds that a number is sure to be within; None if they aren't known. For numbers from outside, the sign is guarded."""
     value = number.value
     if not number.pending:
         return Bounds(value, value) if math.isfinite(value) else None
@@ -380,7 +380,7 @@ def bounds(vm: VM, number: NumberObject) -> Bounds | None:
 
 
 def bounds_of_int(vm: VM, number: NumberObject) -> Bounds:
-    """Bounds of a symbolic int: that it is positive, negative, or zero or more, as it is now, is guarded."""
+    """Bounds of a symbolic int. It is guarded that it is positive, negative, or zero or more, as it is now."""
     relation, ends = (">", Bounds(1, LARGEST_SYMBOL)) if number.value > 0 else ("<", Bounds(-LARGEST_SYMBOL, -1))
     if number.value == 0:
         relation, ends = ">=", Bounds(0, LARGEST_SYMBOL)
@@ -389,14 +389,14 @@ def bounds_of_int(vm: VM, number: NumberObject) -> Bounds:
 
 
 def float_range(value: float, largest: float) -> Bounds:
-    """The floats of a value's sign, or zero where it is zero, up to `largest`."""
+    """The range of floats with a value's sign, or from zero if it is zero, up to `largest`."""
     if value > 0:
         return Bounds(SMALLEST, largest)
     return Bounds(0.0, largest) if value == 0 else Bounds(-largest, -SMALLEST)
 
 
 def bounds_of_float(vm: VM, number: NumberObject, largest: float = sys.float_info.max) -> Bounds:
-    """Bounds of a float from outside that is no larger than `largest`: that, and that it has the sign that it has now, is guarded."""
+    """Bounds of a float from outside that is no larger than `largest`: this and its present sign are guarded."""
     within = float_range(number.value, largest)
     if number.value >= 0:
         vm.graph.shapes.decide_float(">" if number.value else ">=", number, 0.0)
@@ -408,7 +408,7 @@ def bounds_of_float(vm: VM, number: NumberObject, largest: float = sys.float_inf
 
 
 def converted(vm: VM, operation: str, obj: Object) -> Object | None:
-    """A function of one number, computed from symbolic ones, as a deferred number; None where it must be computed now."""
+    """A function of one number, computed from symbolic ones, as a deferred number; None if it must be computed now."""
     if operation not in OPERATIONS or not isinstance(obj, NumberObject) or not obj.pending or sym_of(vm, obj) is None:
         return None
     if operation == "math.sqrt" and obj.cls is int:
@@ -419,7 +419,7 @@ def converted(vm: VM, operation: str, obj: Object) -> Object | None:
             return None
     try:
         made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
-    except (OverflowError, ValueError):  # int() of what isn't finite, which now raises
+    except (OverflowError, ValueError):  # int() of a float that isn't finite, which raises now
         return None
     return made if made.symbol(vm) is not None else None
 
@@ -443,9 +443,9 @@ def simplified(vm: VM, operation: str, left: NumberObject, right: NumberObject, 
 
 
 def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of numbers as a ComparedNumbers, which guards its outcome only if asked; one with a float is guarded at once.
+    """A comparison of numbers as a ComparedNumbers, which guards its outcome only if asked; a comparison with a float is guarded at once.
 
-    None where no operand is symbolic.
+    None if no operand is symbolic.
     """
     if left.cls is float or right.cls is float:
         return compared_with_float(vm, symbol, left, right)
@@ -455,15 +455,15 @@ def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Ob
 
 
 LARGEST_COMPARED = 2.0**64
-"""Floats from outside are compared by the place where the outcome changes up to here."""
+"""Up to here, floats from outside are compared by the threshold at which the outcome changes."""
 EXACT_IN_FLOAT = 2**53
-"""Ints up to here are floats exactly."""
+"""Ints up to here are exact as floats."""
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float: the latter as a comparison with an int that has the
-    same outcome for all ints. None where neither can be."""
+    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float, which becomes a comparison with an int that has the
+    same outcome for all ints. None if it is neither."""
     for number, other, relation in ((left, right, symbol), (right, left, MIRRORED[symbol])):
         if type(number) is DeferredNumber and number.pending and number.cls is float:
             return compared_by_its_leaf(vm, relation, number, other)
@@ -486,8 +486,8 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
 
 
 def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
-    """A comparison, with a known number, of a float that is computed of one symbolic number and rises or falls with it: whether that number has passed the
-    place where the outcome changes, or for one that goes up and down, whether it is in a range of one outcome. None where it isn't such a comparison."""
+    """A comparison, with a known number, of a float that is computed from one symbolic number and monotone in it: that number is compared with the threshold at
+    which the outcome changes. If the float isn't monotone, the number is guarded to be in a range of one outcome. None if it isn't such a comparison."""
     leaves = leaves_of(number)
     if symbol in ("==", "!=") or len(leaves) != 1 or not is_setting(other):
         return None
@@ -511,8 +511,8 @@ def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: Num
 
 
 def rounded(vm: VM, operation: str, obj: Object) -> Object | None:
-    """What `int`, `round` and their like give for a float that is symbolic, or computed of a symbolic number: that it is this int is guarded by comparisons.
-    None where it must be computed now."""
+    """The result of `int`, `round` and so on for a float that is symbolic, or computed from a symbolic number. Comparisons guard that it is this int.
+    None if it must be computed now."""
     if not isinstance(obj, NumberObject) or not obj.pending or obj.cls is not float or not abs(obj.value) < EXACT_IN_FLOAT / 4:
         return None
     whole, sides = sides_of(operation, obj.value)
@@ -520,7 +520,7 @@ def rounded(vm: VM, operation: str, obj: Object) -> Object | None:
 
 
 def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
-    """`sum()` of floats, and of ints that are known, of which a float is symbolic; None where it must be computed now."""
+    """`sum()` of floats, and of known ints, at least one float being symbolic; None if it must be computed now."""
     found = [number for number in numbers if isinstance(number, NumberObject) and (number.cls is float or not number.pending)]
     if len(found) < len(numbers) or not any(number.pending and number.cls is float for number in found) or syms_of(vm, found) is None:
         return None
@@ -531,7 +531,7 @@ def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
 
 
 def rounded_to(vm: VM, number: Object, digits: int) -> Object | None:
-    """`round(number, digits)` of a symbolic float, which can't fail so long as no digit before the point is asked for; None where it must be computed now."""
+    """`round(number, digits)` of a symbolic float, which can't fail unless a digit before the point is asked for; None if it must be computed now."""
     if digits < 0 or not isinstance(number, NumberObject) or number.symbol(vm) is None:
         return None
     made = DeferredNumber("round", (number, NumberObject(digits)), round(number.value, digits))
@@ -548,7 +548,7 @@ def magnitude(vm: VM, obj: Object) -> Object | None:
 
 
 def extreme_of(vm: VM, operation: str, numbers: Sequence[Object]) -> Object | None:
-    """`max()` or `min()` of ints, or of floats, of which one is symbolic; None where it must be computed now."""
+    """`max()` or `min()` of ints, or of floats, one of which is symbolic; None if it must be computed now."""
     found = [number for number in numbers if isinstance(number, NumberObject) and number.cls is numbers[0].cls]
     if len(found) != len(numbers) or not any(number.symbol(vm) is not None for number in found) or syms_of(vm, found) is None:
         return None
@@ -559,7 +559,7 @@ def extreme_of(vm: VM, operation: str, numbers: Sequence[Object]) -> Object | No
 
 
 def quotient_and_remainder(vm: VM, a: Object, b: Object) -> tuple[Object, Object] | None:
-    """What `divmod()` of ints gives, of which one is symbolic; None where it must be computed now."""
+    """The result of `divmod()` of ints, one of which is symbolic; None if it must be computed now."""
     if not isinstance(a, NumberObject) or not isinstance(b, NumberObject) or not are_ints(a, b) or not (a.is_symbolic(vm) or b.is_symbolic(vm)):
         return None
     quotient, remainder = deferred(vm, "//", a, b), deferred(vm, "%", a, b)

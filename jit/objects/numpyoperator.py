@@ -1,8 +1,8 @@
-"""The operator `framejit::numpy`: a node of a graph that has NumPy itself compute, where tensors would give other values, or nobody has said how.
+"""The operator `framejit::numpy`: a node with it makes NumPy itself compute, if tensors would give other values, or aren't known to give the same.
 
-A call is a Python expression, in which the node's tensors are the arrays `a0`, `a1` and so on: `numpy.linalg.inv(a0)`. What comes out are new tensors, whose
-types and sizes are told beforehand: the trace has asked NumPy with stand-ins. A size that depends on data is a negative number, the same one for sizes that
-are equal.
+A call is a Python expression, in which the node's tensors are the arrays `a0`, `a1` and so on: `numpy.linalg.inv(a0)`. The results are new tensors, whose
+types and sizes are arguments of the node: the trace has asked NumPy with stand-ins. A size that depends on data is a negative number, the same one for
+equal sizes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PLAIN: dict[type, str] = {bool: "bool", int: "int", float: "float", complex: "co
 
 
 class CannotBeWritten(Exception):
-    """A value has no expression."""
+    """Raised for a value that has no expression."""
 
 
-# What an expression is made of.
+# The names that an expression uses.
 
 
 def method(name: str) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ def attribute(name: str) -> Callable[[Any], Any]:
 
 
 def changed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that changes its first argument, as one that gives a changed copy."""
+    """Turn a function that changes its first argument into one that returns a changed copy."""
 
     def call(array: Any, *args: Any, **kwargs: Any) -> Any:
         array = array.copy()
@@ -55,7 +55,7 @@ def changed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that stores its result to `out`, as one that gives a copy of `out` with the result in it."""
+    """Turn a function that stores its result in `out` into one that returns a copy of `out` with the result in it."""
 
     def call(*args: Any, out: Any, **kwargs: Any) -> Any:
         out = out.copy()
@@ -69,17 +69,17 @@ NAMES = {
     "numpy": numpy, "operator": operator, "divmod": divmod, "method": method, "attribute": attribute, "changed": changed, "written": written,
     "nan": math.nan, "inf": math.inf, "slice": slice, "complex": complex, "float": float, "int": int, "bool": bool, "__builtins__": {},
 }  # fmt: skip
-"""What an expression may name."""
+"""The names that an expression may use."""
 
 
 @functools.lru_cache(maxsize=4096)
 def evaluated(expression: str) -> Any:
-    """What an expression without arrays means."""
+    """The value of an expression without arrays."""
     return eval(expression, NAMES)
 
 
 def spelled(value: Any) -> str:
-    """An expression for a constant. Raises CannotBeWritten where there is none."""
+    """An expression for a constant. Raises CannotBeWritten if there is none."""
     if value is None or type(value) in (bool, int, str):
         return repr(value)
     if type(value) is float:
@@ -116,12 +116,12 @@ def function_of(call: str, arrays: int) -> Callable[..., Any]:
 
 
 def leaves(found: Any) -> list[Any]:
-    """The arrays and numbers in what NumPy gives."""
+    """The arrays and numbers in a result of NumPy."""
     return [leaf for item in found for leaf in leaves(item)] if isinstance(found, (list, tuple)) else [found]
 
 
 def shapes_of(dims: Sequence[int], sizes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The shape of each result. `dims`: how many sizes each has."""
+    """The shape of each result. `dims`: the number of sizes of each."""
     waiting = iter(sizes)
     return [tuple([next(waiting) for _ in range(count)]) for count in dims]
 
@@ -138,12 +138,12 @@ def run(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], dims: S
 
 
 def fits(shape: tuple[int, ...], told: tuple[int, ...]) -> bool:
-    """Whether a result has the shape that was told, in which sizes that were unknown are negative."""
+    """Whether a result has the expected shape, in which unknown sizes are negative."""
     return len(shape) == len(told) and all(size < 0 or size == own for own, size in zip(shape, told))
 
 
 def apart(part: Any, given: Sequence[Any]) -> Any:
-    """A result in memory of its own, in the order of its elements."""
+    """Copy a result to its own memory, in the order of its elements."""
     part = numpy.asarray(part, order="C")
     is_own = part.flags.writeable and not any(numpy.may_share_memory(part, array) for array in given)
     return part if is_own else part.copy()

@@ -1,12 +1,12 @@
-"""The base of the object model: what the trace knows of one Python value, with CPython's generic slots; and the VM and Codegen that Objects are given.
+"""The base of the object model: the trace's knowledge of one Python value, with CPython's generic slots; and the VM and Codegen that Objects use.
 
 Conventions
 - An `Object` stands for exactly one Python value of exact type `cls`. Identity of Objects is identity of values:
   two Objects never stand for the same mutable value, so `a is b` on Objects answers Python's `is` (constants apart).
-- `source` says where a value that exists outside the trace is found again; None means the trace made it.
-- A value that came from outside starts as a `LazyObject`: nothing is known of it and nothing is guarded. `vm.observe`
-  turns it into the Object of its type and emits the guard for that. What an Object is asked beyond its type (a value,
-  a length, a key) it guards itself, the moment it answers.
+- `source` is the path by which a value that exists outside the trace is found in a call; None means that the trace made it.
+- A value that came from outside starts as a `LazyObject`: nothing is known about it and nothing is guarded. `vm.observe`
+  turns it into the Object of its type and emits the guard for that. Whatever an Object is asked beyond its type (a value,
+  a length, a key), it guards itself, the moment it answers.
 - Every mutation of an Object's state goes through `vm.trail`, so that it can be undone, and, where the Object has a
   source, is announced with `vm.effects.mutated(self)`, so that it is replayed.
 """
@@ -29,23 +29,23 @@ from framejit.objects.naming import callable_name
 from framejit.objects.vm import Classes, CodeWriter, Record, Running, Stopping, Values
 
 FOLDABLE: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range})
-"""Types whose operators are C code without side effects: constants of them are computed on the spot."""
+"""Types whose operators are C code without side effects: those on constants of them are computed at once."""
 
 
 class Object:
-    """A Python value. `value` is the real object where there is one (constants, values with a source), else MISSING."""
+    """A Python value. `value` is the real object if there is one (constants, values with a source), else MISSING."""
 
     __slots__ = ("cls", "source", "value", "attrs")
     replays_first: ClassVar[bool] = False
-    """Whether changes of such an Object are replayed before those of others: an iterator's steps, which were taken before what it runs over was changed."""
+    """Whether changes of such an Object are replayed before those of others: an iterator's steps were taken before its sequence was changed."""
     guarded_by_name: ClassVar[bool] = False
-    """Observing it guards its name and whose it is, not which object: a bound method in C is a new one on each access."""
+    """Whether observing it guards its name and its owner, not its identity: a bound method in C is a new one on each access."""
 
     depends_on_data: ClassVar[bool] = False
     """Whether its truth may depend on the data of tensors."""
 
     is_address: ClassVar[bool] = False
-    """Whether it is the address of a tensor's data, which stands for itself as a hash key though numbers may be equal to it."""
+    """Whether it is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -67,23 +67,23 @@ class Object:
         return callable_name(self.value) if is_called else f"a {classes.qualname(self.cls)}"
 
     def is_known(self) -> bool:
-        """Whether the value is a constant that the trace rests on already, or has made itself: asking for it specialises nothing."""
+        """Whether the value is a constant that the trace depends on already, or has made itself: asking for it specialises nothing."""
         return self.is_knowable()
 
     def is_knowable(self) -> bool:
-        """Whether `constant` would answer. To ask may specialise: the entry then rests on the value. Guards nothing."""
+        """Whether `constant` would answer. Calling that may specialise: the entry then depends on the value. This guards nothing."""
         return False
 
     def is_symbolic(self, vm: VM) -> bool:
-        """Whether it is a symbolic number, or a tuple with one: to ask for its constant is to make an entry for this value only."""
+        """Whether it is a symbolic number, or a tuple with one: asking for its constant makes the entry hold for this value only."""
         return False
 
     def constant(self, vm: VM) -> Any:
-        """The value as a real, immutable Python object; guards it where it came from outside. Breaks if there is none."""
+        """The value as a real, immutable Python object; guards it if it came from outside. Breaks if there is none."""
         raise NotConstant(self)
 
     def hash_key(self, vm: VM) -> Any:
-        """What stands for this value as a dict key or set element: a real constant, or this Object for types that hash by identity."""
+        """The value's representative as a dict key or set element: a real constant, or this Object for types that hash by identity."""
         if self.is_knowable():
             return self.constant(vm)
         return self.identity_key(vm)
@@ -97,19 +97,19 @@ class Object:
         return self.attrs
 
     def is_generator(self) -> bool:
-        """Whether this is a generator of the trace, to be resumed by the interpreter."""
+        """Whether this is a generator of the trace, which the interpreter resumes."""
         return False
 
     def as_real(self, vm: VM) -> Any:
-        """The value as an argument of a pure C function: a constant, or a fresh list, dict or set of constants. Else NotConstant."""
+        """The value as an argument of a pure C function: a constant, or a fresh list, dict or set of constants. Raises NotConstant if it is none."""
         return self.constant(vm)
 
     def share_dict(self, vm: VM, namespace: Object) -> bool:
-        """Set the instance `__dict__` to a dict that others may hold too. False where that can't be traced."""
+        """Set the instance `__dict__` to a dict that other objects may hold too. False if that can't be traced."""
         return False
 
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
-        """Read a member descriptor; raises the traced AttributeError where it is unset."""
+        """Read a member descriptor; raises the traced AttributeError if it is unset."""
         if self.source is None:
             if self.is_knowable():
                 return vm.from_real(member.__get__(self.constant(vm)))
@@ -128,7 +128,7 @@ class Object:
     # What can be done with it. The defaults are CPython's generic slots; a type with C slots of its own overrides them.
 
     def asked_for(self, vm: VM, obj: Object, name: str) -> None:
-        """An exception has left the attribute look-up of `name` on `obj`: an AttributeError takes note."""
+        """An exception has left the attribute look-up of `name` on `obj`: an AttributeError notes this."""
 
     def getattr(self, vm: VM, name: str) -> Object:
         """tp_getattro. Raises the traced AttributeError."""
@@ -139,7 +139,7 @@ class Object:
         generic_setattr(vm, self, name, value)
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        """tp_call. `delivery`: how what is returned becomes the result of the program's instruction; None where other code uses it first."""
+        """tp_call. `delivery`: how the returned value becomes the result of the program's instruction; None if other code uses it first."""
         method = vm.type_lookup(self.cls, "__call__")
         if method is None:
             vm.raise_(TypeError, f"'{self.type_name}' object is not callable")
@@ -157,7 +157,7 @@ class Object:
             return found
         by_number = vm.raw_type_lookup(self.cls, "__getitem__")
         if type(by_number) is WrapperDescriptorType:
-            # Only C code sees whether its type is a sequence's.
+            # Only C code can see whether its type is a sequence's.
             vm.unsupported(breaks.UnsupportedOperation(f"iterating over a {classes.qualname(self.cls)}, which has items, but no __iter__"))
         if by_number is not MISSING:
             return vm.call_app(support.iterator_by_number, [self])
@@ -177,7 +177,7 @@ class Object:
         return found
 
     def truth(self, vm: VM) -> bool:
-        """nb_bool, else length, else True. Breaks where it depends on tensor data."""
+        """nb_bool, else length, else True. Breaks if it depends on tensor data."""
         if self.cls in FOLDABLE and self.is_knowable():
             return bool(self.constant(vm))
         found = call_special(vm, self, "__bool__")
@@ -193,7 +193,7 @@ class Object:
         return True
 
     def check_truth(self, vm: VM, expected: bool) -> bool:
-        """Have the graph check that its truth is as expected; False where it doesn't depend on data, or that can't be in the graph."""
+        """Have the graph check that its truth is as expected; False if it doesn't depend on data, or that can't be in the graph."""
         return False
 
     def length(self, vm: VM) -> Object:
@@ -214,17 +214,17 @@ class Object:
         return vm.const(count)
 
     def length_hint(self, vm: VM) -> int | None:
-        """`__length_hint__` in C: how many items an iterator of the trace has left, where that is known without stepping."""
+        """`__length_hint__` in C: how many items an iterator of the trace has left, if that is known without stepping."""
         return None
 
-    # What it does as a class attribute. The defaults follow the class's `__get__` and `__set__`, as for any object.
+    # Its behaviour as a class attribute. The defaults follow the class's `__get__` and `__set__`, as for any object.
 
     def is_data_descriptor(self, vm: VM) -> bool:
         """PyDescr_IsData."""
         return vm.raw_type_lookup(self.cls, "__set__") is not MISSING or vm.raw_type_lookup(self.cls, "__delete__") is not MISSING
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
-        """tp_descr_get: what reading this class attribute through `obj` (None: through the class) gives."""
+        """tp_descr_get: the result of reading this class attribute through `obj` (None: through the class)."""
         method = vm.type_lookup(self.cls, "__get__")
         if method is None:
             return self
@@ -236,7 +236,7 @@ class Object:
         return method.call(vm, [self, *args], {}, delivery)  # slot_tp_descr_get doesn't bind it
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
-        """tp_descr_set: store (None: delete) through this class attribute; False where it is no data descriptor."""
+        """tp_descr_set: store (None: delete) through this class attribute; False if it is no data descriptor."""
         wanted, other = ("__delete__", "__set__") if value is None else ("__set__", "__delete__")
         method = vm.type_lookup(self.cls, wanted)
         if method is None:
@@ -253,18 +253,18 @@ class Object:
         bound = vm.observe(self.descriptor_get(vm, receiver, receiver.cls))
         return bound.call(vm, args, kwargs or {}, delivery)
 
-    # Operators, where a type has C slots that don't go through its class's attributes (tensors, deferred numbers). None: not mine.
+    # Operators, for types with C slots that bypass their class's attributes (tensors, deferred numbers). None: not handled here.
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         """nb_negative and its kind."""
         return None
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        """`self symbol other`, or `other symbol self` where reflected; symbol as in the source: "+", "@", "+=" ..."""
+        """`self symbol other`, or `other symbol self` if reflected; symbol as in the source: "+", "@", "+=" ..."""
         return None
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        """tp_richcompare: symbol as written; reflected as in `binary_op`."""
+        """tp_richcompare: symbol as in the source; reflected as in `binary_op`."""
         return None
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
@@ -272,7 +272,7 @@ class Object:
         return None
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
-        """mp_ass_subscript; None deletes. False: not mine."""
+        """mp_ass_subscript; None deletes. False: not handled here."""
         return False
 
     def contains(self, vm: VM, item: Object) -> Object | None:
@@ -296,33 +296,33 @@ class Object:
         raise NotConstant(self)
 
     def fill(self, cg: Codegen) -> None:
-        """Emit the second half of `reconstruct`: the value is in place, put its contents in. Default: nothing."""
+        """Emit the second half of `reconstruct`: the value exists, so put its contents in. Default: nothing."""
 
     def needs_fill(self) -> bool:
         """Whether the value is created empty and then filled (mutable, possibly cyclic)."""
         return False
 
     def awaits(self) -> Object | None:
-        """The value whose last contents must be in place when this one is created: creating it looks at them."""
+        """The value whose contents must be complete before this one is created, because creating it reads them."""
         return None
 
     def replay(self, cg: Codegen) -> None:
         """Emit the mutations of a value with a source, in order. Called once for each value announced to vm.effects."""
 
     def referents(self) -> list[Object]:
-        """The Objects that this value, made by the trace, keeps: what `reconstruct`, `fill` and (with a source) `replay` will ask the codegen to load."""
+        """The Objects that this value, made by the trace, refers to: those that `reconstruct`, `fill` and (with a source) `replay` will load."""
         return []
 
     def __repr__(self) -> str:
-        """The value as reports name it: by its place in the program, and its type."""
+        """The value's name in reports: its place in the program, and its type."""
         kind = with_article(classes.qualname(self.cls))
         return kind if self.source is None else f"{self.source.told()} ({kind})"
 
 
 class Namespace(Object):
-    """A dict of names: a function's globals, an instance's `__dict__`. It is a DictObject; what is said here is what others need of it.
+    """A dict of names: a function's globals, an instance's `__dict__`. It is a DictObject; this class declares what other files need of it.
 
-    `entries`: what is known of the contents, by key: the key and the value. `stores`: what the trace has stored.
+    `entries`: the known contents, by key: the key and the value. `stores`: what the trace has stored.
     """
 
     __slots__ = ()
@@ -330,7 +330,7 @@ class Namespace(Object):
     stores: dict[Any, tuple[Object, Object]]
 
     def lookup(self, vm: VM, name: Any) -> Object | None:
-        """The value of a plain constant key; None where there is none. Guards that key only."""
+        """The value of a plain constant key; None if it is missing. Guards that key only."""
         raise NotImplementedError
 
     def store(self, vm: VM, name: Any, value: Object) -> None:
@@ -338,7 +338,7 @@ class Namespace(Object):
         raise NotImplementedError
 
     def delete(self, vm: VM, name: Any) -> bool:
-        """Remove a plain constant key; False where there is none."""
+        """Remove a plain constant key; False if it is missing."""
         raise NotImplementedError
 
     def open(self, vm: VM) -> dict[Any, tuple[Object, Object]]:
@@ -353,15 +353,15 @@ class VM(Record[Object], Values[Object], Classes[Object], Running[Object], Stopp
         """The dict of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
 
     def instance_dict_of(self, obj: Object) -> Namespace | None:
-        """The instance `__dict__` of an object: wrapped where the object came from outside, new and empty where the trace made it."""
+        """The instance `__dict__` of an object: wrapped if the object came from outside, new and empty if the trace made it."""
 
 
 class Codegen(CodeWriter[Object], Protocol):
-    """The writer of the replacement bytecode, to which an Object says how it is rebuilt."""
+    """The writer of the replacement bytecode, which Objects use to emit the code that rebuilds them."""
 
 
 class IdentityConstant(Object):
-    """A constant known by identity: a class, a module, a C function. `value` is the real one; observing it guards which it is."""
+    """A constant known by identity: a class, a module, a C function. `value` is the real one; observing it guards its identity."""
 
     __slots__ = ()
 
@@ -379,7 +379,7 @@ class IdentityConstant(Object):
 
 
 class LazyObject(Object):
-    """A value from outside that nothing has been observed of; forwards to `real` once observed."""
+    """A value from outside about which nothing has been observed; forwards to `real` once observed."""
 
     __slots__ = ("real",)
 
@@ -419,8 +419,8 @@ class LazyObject(Object):
 class Raise(Exception):
     """Signal: the traced program raises `exc`, an exception instance, on its way to a handler.
 
-    `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither context nor a traceback entry.
-    `thrown`: into a generator, which adds no context of whoever throws it.
+    `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither a context nor a traceback entry.
+    `thrown`: into a generator, which doesn't add the thrower's context.
     """
 
     def __init__(self, exc: Object, reraised: bool = False, thrown: bool = False) -> None:
@@ -431,7 +431,7 @@ class Raise(Exception):
 
 
 class NotConstant(Exception):
-    """Signal: an Object was asked for a constant that it isn't. Turned into a graph break by whoever knows the operation."""
+    """Signal: an Object was asked for a constant that it isn't. The code that knows the operation turns it into a graph break."""
 
     def __init__(self, obj: Object) -> None:
         super().__init__(repr(obj))
@@ -444,7 +444,7 @@ def is_c_member(member: MemberDescriptorType) -> bool:
 
 
 def member_source(vm: VM, obj: Object, source: Source, member: MemberDescriptorType) -> Source:
-    """The source of a member's value. A field of a C type is read by its name, which must be that field's in the value's class."""
+    """The source of a member's value. A field of a C type is read by its name, which must mean that field in the value's class."""
     if not is_c_member(member):
         return source.child(SlotMember, member)
     if vm.raw_type_lookup(obj.cls, member.__name__) is not member or isinstance(vm.raw_type_lookup(obj.cls, "__getattribute__"), FunctionType):
@@ -461,7 +461,7 @@ def settle(obj: Object) -> Object:
 
 
 def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Object:
-    """Call a pure C function on real constants; its exception is the traced program's."""
+    """Call a pure C function on real constants; if it raises, the traced program does."""
     try:
         result = function(*args, **kwargs)
     except Exception as error:
@@ -470,7 +470,7 @@ def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
 
 
 def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delivery | None = None) -> Object | None:
-    """Call a special method looked up on the type, not the instance; None where the type has none."""
+    """Call a special method looked up on the type, not the instance; None if the type has none."""
     method = vm.type_lookup(obj.cls, name)
     if method is None:
         return None
@@ -478,7 +478,7 @@ def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delive
 
 
 def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
-    """`call_special` for the slots that forget what the lookup raises (comparisons, `__iter__`): a property that raises is no method."""
+    """`call_special` for the slots that ignore exceptions of the lookup (comparisons, `__iter__`): a property that raises counts as no method."""
     found = vm.raw_type_lookup(obj.cls, name)
     if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
         return call_special(vm, obj, name, *args)
@@ -502,7 +502,7 @@ def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = 
     getattribute = vm.raw_type_lookup(cls, "__getattribute__")
     first = delivery
     if delivery is not None and vm.raw_type_lookup(cls, "__getattr__") is not MISSING:
-        first = None  # what is tried first may raise AttributeError
+        first = None  # the first attempt may raise AttributeError
     try:
         if is_own_slot(getattribute, "__getattribute__"):
             found = find_attribute(vm, obj, name, first)
@@ -522,7 +522,7 @@ def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = 
 
 
 def is_own_slot(found: Any, name: str) -> bool:
-    """Whether what a class has under the name of a slot is that slot of a C type, which repeats the generic one.
+    """Whether a class attribute under the name of a slot is that slot of a C type, which repeats the generic one.
 
     `__setattr__ = dict.__setitem__` isn't.
     """
@@ -530,7 +530,7 @@ def is_own_slot(found: Any, name: str) -> bool:
 
 
 def find_attribute(vm: VM, obj: Object, name: str, delivery: Delivery | None = None) -> Object | None:
-    """The generic rule without the hooks; None where nothing is found (_PyObject_GenericGetAttrWithDict with suppress)."""
+    """The generic rule without the hooks; None if the attribute is missing (_PyObject_GenericGetAttrWithDict with suppress)."""
     found = vm.type_lookup(obj.cls, name)
     if found is not None and found.is_data_descriptor(vm) and vm.raw_type_lookup(found.cls, "__get__") is not MISSING:
         return found.descriptor_get(vm, obj, obj.cls, delivery)
@@ -545,7 +545,7 @@ def find_attribute(vm: VM, obj: Object, name: str, delivery: Delivery | None = N
 
 
 def namespace_of(vm: VM, obj: Object) -> Namespace | None:
-    """The instance `__dict__`; None where values of the type have none. Constants whose attributes are read as they are have one that isn't traced."""
+    """The instance `__dict__`; None if values of the type have none. Constants whose attributes are read directly have one that isn't traced."""
     namespace = obj.instance_dict(vm)
     if namespace is None and classes.dictoffset(obj.cls):
         vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of {obj!r}"))
@@ -591,18 +591,18 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
 
 
 LOWEST_ADDRESS = 1 << 12
-"""No data lies below: Linux maps nothing to the first page."""
+"""The lowest address of data: Linux maps nothing to the first page."""
 
 
 def tell_keys_apart(vm: VM, key: Any, table: Iterable[Any]) -> None:
-    """Break where a hash key that a table doesn't have may be equal to one that it has, which only running the program tells."""
+    """Break if a hash key that a table doesn't have may be equal to one that it has, which only running the program shows."""
     if may_be_address(key):
         for other in table:
             _tell_apart(vm, key, other)
 
 
 def tell_tables_apart(vm: VM, a: Collection[Any], b: Collection[Any]) -> None:
-    """Break where a hash key of one table may be equal to one of the other, which only running the program tells."""
+    """Break if a hash key of one table may be equal to one of the other, which only running the program shows."""
     if any(may_be_address(key) and type(key) is not int for key in (*a, *b)):
         for key in a:
             tell_keys_apart(vm, key, () if key in b else b)
@@ -627,11 +627,11 @@ def _tell_apart(vm: VM, key: Any, other: Any) -> None:
 
 
 ON_ADDRESSES = "on the address of a tensor's data, of which a trace knows only whether it is another's"
-"""What programs do with addresses apart from comparing them with one another."""
+"""What programs do with addresses apart from comparing them with each other."""
 
 
 def drop_end(vm: VM, exc: Object) -> None:
-    """An iterator has ended by this exception, of which the trace keeps no more than that. Breaks where C code would hand it on to the program:
+    """An iterator has ended by this exception, which the trace needn't keep any longer. Breaks if C code would pass it on to the program:
     `next(zip(it))` raises the very StopIteration, with its value, that `it` has raised."""
     if (exc.cls is not StopIteration or exc.args) and vm.hands_on_ends():  # type: ignore[attr-defined]
         vm.unsupported(breaks.UnsupportedOperation("the end of an iterator by a StopIteration with a value, which another iterator hands on"))

@@ -45,7 +45,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def warns(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a call gives a warning in this version of Python."""
+    """Whether a call warns in this version of Python."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         function(*args)
@@ -85,7 +85,7 @@ def not_(vm: VM, a: Object) -> Object:
 
 
 def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
-    """Objects/abstract.c: binary_op1, binary_iop1; sequences' `+` and `*` come out the same by their wrapped slots."""
+    """Objects/abstract.c: binary_op1, binary_iop1; sequences' `+` and `*` give the same result through their wrapped slots."""
     a, b = vm.observe(a), vm.observe(b)
     found = a.binary_op(vm, symbol, b, False)
     if found is None:
@@ -116,22 +116,22 @@ SEQUENCE_SLOTS = frozenset("+*")
 
 
 def is_sequence_slot(vm: VM, cls: type, name: str) -> bool:
-    """Whether this special method is the sequence slot of a builtin sequence. Such a class has no slot of a number for the operator, unless
+    """Whether this special method is the sequence slot of a builtin sequence. Such a class has no number slot for the operator, unless
     a Python class overrides the method or the reflected one."""
     found = vm.raw_type_lookup(cls, name)
     return isinstance(found, WrapperDescriptorType) and found.__objclass__ in SEQUENCES and name not in ("__mod__", "__rmod__")
 
 
 def has_inplace_slot(vm: VM, cls: type, name: str) -> bool:
-    """Whether a class has a number's slot for an in-place operator. A Python class gets the `__iadd__` that it inherits from a sequence for such a slot
-    too, but not the `__imul__` (Objects/typeobject.c: update_one_slot)."""
+    """Whether a class has a number slot for an in-place operator. A Python class gets such a slot for the `__iadd__` that it inherits from a sequence,
+    but not for the `__imul__` (Objects/typeobject.c: update_one_slot)."""
     return not is_sequence_slot(vm, cls, name) or (name == "__iadd__" and cls not in SEQUENCES)
 
 
 def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Object | None:
-    """What PyNumber_Add, PyNumber_Multiply and their in-place kind do when no number has answered: the slots of sequences.
+    """The sequence slots, which PyNumber_Add, PyNumber_Multiply and their in-place forms call if no number slot has answered.
 
-    Objects/abstract.c. Unlike a number's, such a slot raises where it doesn't know the other operand.
+    Objects/abstract.c. Unlike a number's, such a slot raises if it doesn't know the other operand.
     """
     left, right, _ = BINARY[plain]
     names = (INPLACE[symbol], left) if symbol in INPLACE else (left,)
@@ -139,7 +139,7 @@ def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Obj
         if is_sequence_slot(vm, a.cls, name):
             return repeated(vm, a, name, b) if plain == "*" else call_special(vm, a, name, b)
     if plain != "*" or (symbol in INPLACE and (a.cls not in FOLDABLE or a.cls in (str, bytes, range))):
-        return None  # in place, the right operand is only asked where the left one's type has no table of sequence slots at all
+        return None  # in place, the right operand is only asked if the left one's type has no table of sequence slots at all
     return repeated(vm, b, right, a) if is_sequence_slot(vm, b.cls, right) else None
 
 
@@ -153,9 +153,9 @@ def repeated(vm: VM, sequence: Object, name: str, times: Object) -> Object | Non
 
 
 def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
-    """PyNumber_Index, for the value: an int, or what `__index__` gives. `refuse` makes the TypeError's message.
+    """PyNumber_Index, for the value: an int, or the result of `__index__`. `refuse` makes the TypeError's message.
 
-    Of an instance of a subclass of int CPython takes the number that it is; it doesn't ask for its `__index__`.
+    For an instance of a subclass of int, CPython takes the number that it is; it doesn't call its `__index__`.
     """
     obj = vm.observe(obj)
     if issubclass(obj.cls, int):
@@ -184,13 +184,13 @@ def int_value(vm: VM, obj: Object) -> int:
 
 
 def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
-    """What binop_type_error says of operands that nobody takes."""
+    """The message of binop_type_error for operands that no slot accepts."""
     shown = "** or pow()" if plain == "**" and symbol == plain else symbol
     return f"unsupported operand type(s) for {shown}: '{type_name(a)}' and '{type_name(b)}'"
 
 
 def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:
-    """The order of binary_op1: the right operand first where its class is a proper subclass that overrides; None: nobody answers."""
+    """The order of binary_op1: the right operand first if its class is a proper subclass that overrides the method; None if no slot answers."""
     reflected = MISSING if a.cls is b.cls or has_sequence_slots(vm, b.cls, left, right) else vm.raw_type_lookup(b.cls, right)
     if has_sequence_slots(vm, a.cls, left, right):
         return None if reflected is MISSING or reflected is None else first_answer(vm, (b, right, a))
@@ -202,12 +202,12 @@ def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object 
 
 
 def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
-    """Whether a class has the slots of a sequence for an operator, and none of a number."""
+    """Whether a class has sequence slots for an operator, and no number slots."""
     return is_sequence_slot(vm, cls, left) and (is_sequence_slot(vm, cls, right) or vm.raw_type_lookup(cls, right) is MISSING)
 
 
 def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = call_special) -> Object | None:
-    """What the first of these special methods returns that doesn't refuse: (owner, name, argument) for each; None where all do."""
+    """The first result of these special methods that isn't NotImplemented: (owner, name, argument) for each; None if there is none."""
     for owner, name, argument in attempts:
         found = None if is_refused(owner, argument, name) else call(vm, owner, name, argument)
         if found is not None and not abstract.is_not_implemented(found):
@@ -216,11 +216,11 @@ def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[.
 
 
 KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), complex: (int, float, complex)}
-"""Whose instances the C slots of a number know, other than those of its own class (and of its subclasses)."""
+"""The classes whose instances the C slots of a number accept, apart from subclasses of its own class."""
 
 
 def is_refused(a: Object, b: Object, name: str) -> bool:
-    """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
+    """Whether the C slot of a number or string would return NotImplemented, because the other operand isn't of a kind that it accepts."""
     if a.cls not in FOLDABLE or b.is_knowable():
         return False
     return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))
@@ -253,14 +253,14 @@ def equal(vm: VM, a: Object, b: Object) -> bool:
     """PyObject_RichCompareBool with Py_EQ: identity first."""
     if settle(a) is settle(b):
         return True
-    identical = a.cls is not int and is_(vm, a, b, unsure=False)  # of ints, identity says no more than equality, and asks for their values
+    identical = a.cls is not int and is_(vm, a, b, unsure=False)  # for ints, identity says no more than equality, and asks for their values
     return identical or abstract.truth(vm, compare(vm, "==", a, b))
 
 
 def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
     """The `is` operator. Constants from outside are compared by identity of the real objects, guarded by value.
 
-    Where identity can't be known (two equal numbers that the trace made), `unsure` decides between a break and False.
+    If identity can't be known (two equal numbers that the trace made), `unsure` decides between a break and False.
     """
     a, b = settle(a), settle(b)
     if a is b:

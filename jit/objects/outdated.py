@@ -1,7 +1,7 @@
-"""What native code at the end of a call will have changed: values that the trace doesn't know any more.
+"""Values that native code at the end of a call will have changed, so that the trace no longer knows them.
 
-They may be passed on and dropped: after the native code, the generated code takes them from where that has put them. Numbers may be computed with and made
-text of as well. Whoever has to know one while tracing breaks the graph: after the break it is there.
+They may be passed on and dropped: the generated code reads them from where the native code has stored them. Numbers may also be computed with and turned into
+text. Code that needs the value while tracing breaks the graph: after the break the value is there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from framejit.objects.unbackednumber import LeafNumber
 
 
 class CallOutcome(Object):
-    """What a native call leaves in some dicts: copies of them, made right behind it. Building this makes the call.
+    """The results that a native call leaves in some dicts: copies of them, made right after it. Building this makes the call.
 
-    `function`: called with `argument`. `dicts`: those that it changes. `effect`: what is replayed to have the call made in its place among other effects;
-    values out of the copies wait for it.
+    `function`: called with `argument`. `dicts`: those that it changes. `effect`: the effect that is replayed to make the call at its place among other effects;
+    values from the copies wait for it.
     """
 
     __slots__ = ("function", "argument", "dicts", "effect")
@@ -46,13 +46,13 @@ class CallOutcome(Object):
 
 
 def changes(function: Callable[[Any], object], argument: Any, *dicts: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Run by generated code: make a call, and note what it leaves in some dicts."""
+    """Run by generated code: make a call, and copy the dicts that it changes."""
     function(argument)
     return tuple([dict(each) for each in dicts])
 
 
 def load_item(cg: Codegen, outcome: CallOutcome, path: Sequence[Any]) -> None:
-    """Push a value out of what a native call has left."""
+    """Push a value that a native call has left in a dict."""
     cg.load(outcome)
     for key in path:
         cg.load_const(key)
@@ -60,7 +60,7 @@ def load_item(cg: Codegen, outcome: CallOutcome, path: Sequence[Any]) -> None:
 
 
 class LaterNumber(LeafNumber):
-    """An int or float that native code leaves in a dict. `path`: the index of the dict, and its key; of an item of a list there, that one's index too."""
+    """An int or float that native code leaves in a dict. `path`: the index of the dict, and its key; for an item of a list there, also its index."""
 
     __slots__ = ("outcome", "path")
 
@@ -122,10 +122,10 @@ class LaterList(ListObject):
 
 
 class Outdated(Object):
-    """A value of any type that native code puts in the place of another one.
+    """A value of any type by which native code replaces another one.
 
-    `place`: the instruction that has the native code run, see `VM.place`. Where a value of this kind would have to be built, the trace is restarted, and
-    breaks there. `told`: what it is, for reports.
+    `place`: the instruction that makes the native code run, see `VM.place`. If a value of this kind would have to be built, the trace is restarted, and
+    breaks there. `told`: a description for reports.
     """
 
     __slots__ = ("vm", "place", "reason", "told")
@@ -141,7 +141,7 @@ class Outdated(Object):
 
     @property
     def cls(self) -> NoReturn:  # type: ignore[override]
-        """No operation does without the type of a value."""
+        """Break: every operation needs the type of a value."""
         self.vm.unsupported(LaterValue("an operation", self.told))
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""`__torch_function__`: which modes and arguments are asked for what a function of torch's means, in which order, and with which words.
+"""`__torch_function__`: which modes and arguments are asked about a call of one of torch's functions, in which order, and with which arguments.
 
-torch/csrc/utils/python_arg_parser.cpp (handle_torch_function_no_python_arg_parser) for functions in C; those written in Python ask by themselves,
-through `torch.overrides.handle_torch_function`.
+torch/csrc/utils/python_arg_parser.cpp (handle_torch_function_no_python_arg_parser) does this for functions in C; those written in Python ask by
+themselves, through `torch.overrides.handle_torch_function`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BASE = torch._C.TensorBase
 SEQUENCES = (tuple, list)
 NOT_ASKED: frozenset[Any] = frozenset({BASE.as_subclass})
-"""Functions in C that ask nobody."""
+"""Functions in C that call no override."""
 ONLY_MODES: frozenset[Any] = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 """Functions in C that ask modes, but not their arguments."""
 NAMES = {
@@ -37,7 +37,7 @@ NAMES = {
     "__ifloordiv__": "floor_divide_", "__mod__": "remainder", "__rxor__": "bitwise_xor", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
     "__long__": "__int__", "__nonzero__": "__bool__", "__imod__": "remainder_", "__pos__": "positive",
 }  # fmt: skip
-"""The methods as which special methods in C are known to overrides, where that isn't their name without the underscores."""
+"""The names by which overrides know special methods in C, unless it is their name without the underscores."""
 LIKE_NAMED = ("add", "iadd", "mul", "imul", "sub", "isub", "matmul", "neg", "abs", "lt", "le", "gt", "ge", "ne")
 
 
@@ -47,7 +47,7 @@ def known_as() -> dict[Any, Any]:
 
 
 KNOWN_AS = known_as()
-"""Special methods in C, and the methods as which overrides are given them."""
+"""Special methods in C, and the methods that overrides get for them."""
 
 
 def overrides_in(vm: VM, obj: Object) -> bool:
@@ -72,7 +72,7 @@ def arguments_asked(vm: VM, candidates: Iterable[Object], plain_too: bool = Fals
 
 
 def candidates_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
-    """The values that may be asked of a function in C: its arguments, and what lies in lists and tuples of them."""
+    """The values that a function in C may ask: its arguments, and the items of lists and tuples among them."""
     found: list[Object] = []
     for arg in itertools.chain(args, kwargs.values()):
         arg = vm.observe(arg)
@@ -83,7 +83,7 @@ def candidates_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object]) -> 
 
 
 def is_overridden(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a mode or an argument is asked what an operation means, before torch is."""
+    """Whether a mode or an argument is asked about an operation before torch runs it."""
     modes = vm.graph.function_modes
     if operation.function in NOT_ASKED:
         return False
@@ -95,7 +95,7 @@ def is_overridden(vm: VM, operation: TorchOperation, args: Sequence[Object], kwa
 
 
 def ask_for_operation(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """What modes and arguments say that a function in C gives."""
+    """The result that modes and arguments give for a function in C."""
     asked: list[Object] = []
     if vm.graph.function_modes.asks_subclasses() and operation.function not in ONLY_MODES:
         asked = arguments_asked(vm, candidates_of(vm, args, kwargs))
@@ -111,12 +111,12 @@ def ask_for_operation(vm: VM, operation: TorchOperation, args: Sequence[Object],
 
 
 def ask_modes(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """What modes say that a function in C gives, which asks no arguments."""
+    """The result that modes give for a function in C that asks no arguments."""
     return ask(vm, function, [], words_of(vm, args, kwargs, False))
 
 
 def words_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object], always_both: bool) -> list[Object]:
-    """A call's arguments as an override is given them; functions in C pass no dict on where nothing is given by name."""
+    """A call's arguments as an override gets them; functions in C pass no dict if there are no keyword arguments."""
     words: list[Object] = [TupleObject(list(args))]
     if kwargs or always_both:
         words.append(dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()]))
@@ -124,7 +124,7 @@ def words_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object], always_b
 
 
 def arguments(vm: VM, args: Object | None, kwargs: Object | None) -> tuple[list[Object], dict[str, Object]]:
-    """A call's arguments, of what an override was given."""
+    """A call's arguments, from those that an override was given."""
     positional = [] if args is None else abstract.iterate(vm, args)
     if kwargs is None or vm.observe(kwargs).cls is type(None):
         return positional, {}
@@ -133,11 +133,11 @@ def arguments(vm: VM, args: Object | None, kwargs: Object | None) -> tuple[list[
 
 
 class Asked(Exception):
-    """An override has been asked."""
+    """Raised when an override has been asked."""
 
 
 class TypesProbe(TorchFunctionMode):
-    """Says whether types are named to it."""
+    """Shows whether types are passed to it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise Asked(bool(types))
@@ -147,7 +147,7 @@ _names_own_type: dict[Any, bool] = {}
 
 
 def names_own_type(operation: TorchOperation) -> bool:
-    """Whether a method in C that is written by hand tells modes the type of its tensor, though that is not asked."""
+    """Whether a hand-written method in C passes the type of its tensor to modes, though the tensor isn't asked."""
     if not operation.is_method:
         return False
     found = _names_own_type.get(operation.function)
@@ -170,7 +170,7 @@ def find_own_type(function: Any) -> bool:
 
 
 class Stranger:
-    """Stands for a value with an override that is no tensor."""
+    """Stands for a value with an override that isn't a tensor."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -178,8 +178,8 @@ class Stranger:
 
 
 def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a function in C takes values with overrides at the places of those that are no tensors. It is called with what looks like its arguments: it
-    asks the first of such values before it looks at any other."""
+    """Whether a function in C asks values with overrides in place of its arguments that aren't tensors. It is called with stand-ins for its arguments: it
+    asks the first of such values before it reads any other."""
     try:
         with torch._C._EnableTorchFunction():
             function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})
@@ -191,7 +191,7 @@ def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Ob
 
 
 def likeness(vm: VM, obj: Object) -> Any:
-    """Something of the type of a value: a tensor without elements, a value with an override, a constant."""
+    """A stand-in for a value of this type: a tensor without elements, a value with an override, or a constant."""
     obj = vm.observe(obj)
     if classes.is_subtype(obj.cls, torch.Tensor):
         return torch.empty(0)
@@ -226,10 +226,10 @@ def ask(vm: VM, function: Any, asked: Sequence[Object], words: list[Any], names_
 
 
 def is_in_python(operation: TorchOperation) -> bool:
-    """Whether the function is written in Python: it asks by itself, or by the functions that it calls."""
+    """Whether the function is written in Python: it asks by itself, or through the functions that it calls."""
     return type(operation.function) is FunctionType
 
 
 def inlined(vm: VM, operation: TorchOperation, args: list[Object], delivery: Delivery | None = None) -> Object:
-    """What the code of an operation that is written in Python comes to."""
+    """Trace the code of an operation that is written in Python."""
     return abstract.call(vm, vm.pin(operation.function), args, {}, delivery)

@@ -1,4 +1,4 @@
-"""Exact builtin iterators from outside: looked into without advancing them, and advanced for real by one replayed effect."""
+"""Exact builtin iterators from outside: read without advancing them, and advanced for real by one replayed effect."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import wraps
 
 MANY_STEPS = 1000
-"""A trace that goes further than this breaks, and goes on from there: the rest of a long loop is not unrolled into one graph."""
+"""After this many steps a trace breaks, and continues from there, so that a long loop is not unrolled into one graph."""
 LIVE = (LIST_ITERATOR, LIST_REVERSE_ITERATOR, *DICT_ITERATORS)
-"""Types that see changes of what they run over."""
+"""Types of iterators that see changes of the container that they iterate over."""
 
 
 class PeekedIterator(Object):
     """An iterator from outside over a range, list, tuple, string, bytes or dict.
 
-    `steps`: how often the trace has stepped it; `over`: the list or dict, whose changes it would see; `ended`: it stays so.
+    `steps`: how often the trace has stepped it; `over`: the list or dict, whose changes it would see; `ended`: whether it has ended, for good.
     """
 
     __slots__ = ("steps", "items", "over", "ended")
@@ -76,7 +76,7 @@ class PeekedIterator(Object):
         vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}{why}"))
 
     def look(self, vm: VM) -> None:
-        """Learn what it runs over, which must not change while the trace steps it."""
+        """Read what it iterates over, which must not change while the trace steps it."""
         if self.cls is not RANGE_ITERATOR:
             over = field_of(vm, self, "sequence")
             if over is not None and self.cls in LIVE:
@@ -107,7 +107,7 @@ class PeekedIterator(Object):
 
 
 def field_of(vm: VM, iterator: Object, name: str) -> Object | None:
-    """A field of an iterator from outside, unobserved; None where it holds nothing, which is guarded."""
+    """A field of an iterator from outside, unobserved; None if it holds nothing, which is guarded."""
     assert iterator.source is not None
     source, found = iterator.source.child(IteratorField, name), field(iterator.value, name)
     if not found:
@@ -117,13 +117,13 @@ def field_of(vm: VM, iterator: Object, name: str) -> Object | None:
 
 
 def advance(iterator: Any, steps: int) -> None:
-    """Run by generated code: take what the trace has taken; the last step may have found the end."""
+    """Run by generated code: take the items that the trace has taken; the last step may have found the end."""
     for _ in range(steps):
         next(iterator, None)
 
 
 @wraps(*OVER_SEQUENCES, shared=True)
 def wrap_peeked(vm: VM, value: Any, source: Source) -> Object:
-    """An iterator from outside; a user's subclass of `reversed` may do anything at a step."""
+    """Wrap an iterator from outside; a user's subclass of `reversed` may do anything in a step."""
     cls = type(value)
     return (PeekedIterator if cls in OVER_SEQUENCES else ForeignIterator)(cls, source, value)

@@ -1,6 +1,6 @@
-"""An operator that calls Python's functions of numbers: `math.exp(loss.item())`, `int(random.random() * n)`, `norm.item() ** 2`.
+"""An operator that calls Python's functions on numbers: `math.exp(loss.item())`, `int(random.random() * n)`, `norm.item() ** 2`.
 
-Such a function may fail. The operator gives whether it hasn't, which the graph checks: where it has, the call runs uncompiled, and raises what Python raises.
+Such a function may fail. The operator also returns whether it has succeeded, which the graph checks: if not, the call runs uncompiled, and Python raises.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": int, "round": round, "abs": abs, "max": max, "min": min, "sum": sum_of, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
     "**": operator.pow,
 }  # fmt: skip
-"""What a node may compute."""
+"""The functions that a node may compute."""
 TYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64}
 
 
 
 @declare_operator("python(str function, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)")
 def run(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a function gives for some numbers, and whether it gives a number of this type."""
+    """The result of a function of some numbers, and whether it is a number of this type."""
     try:
         found = FUNCTIONS[function](*[number.item() for number in numbers])
         if TYPES.get(type(found)) is dtype:
             return torch.tensor(found, dtype=dtype), torch.tensor(True)
-    except (ArithmeticError, ValueError, RuntimeError):  # torch has no such number: RuntimeError
+    except (ArithmeticError, ValueError, RuntimeError):  # RuntimeError: torch has no such number
         pass
     return torch.zeros((), dtype=dtype), torch.tensor(False)
 

@@ -24,7 +24,7 @@ class RangeObject(ConstObject):
 
 
 def short_range(vm: VM, numbers: range) -> range:
-    """A range whose iterator is the one of machine integers. Breaks for others: theirs is of another type."""
+    """A range whose iterator is that of machine integers. Breaks for others, whose iterators have another type."""
     if not all(-sys.maxsize <= part < sys.maxsize for part in (numbers.start, numbers.stop, numbers.step)) or type(iter(numbers)) is not range_iterator:
         vm.unsupported(breaks.UnsupportedOperation("iteration over a range of numbers beyond 64 bits"))
     return numbers
@@ -32,7 +32,7 @@ def short_range(vm: VM, numbers: range) -> range:
 
 @wraps(range)
 def wrap_range(vm: VM, value: range, source: Source) -> RangeObject:
-    """A range from outside, guarded when looked at."""
+    """Wrap a range from outside, which is guarded when its value is asked for."""
     return RangeObject(value, source, pending=source is not None)
 
 

@@ -1,7 +1,7 @@
-"""Ranges of an int in which something is sure to hold of a number that is computed of it, whichever way the number goes there.
+"""Ranges of an int in which a property certainly holds for a number computed from it, even if that number isn't monotone there.
 
-`t * 0.999**t < 360` holds for small and for large steps. The range around the present step is made up of parts: in each of them the bounds of the number,
-computed from those of the step, say that it holds.
+`t * 0.999**t < 360` holds for small and for large steps. The range around the present step consists of parts: in each of them the property follows from the
+bounds of the number, which are computed from those of the step.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.monotone import Arithmetic
 
 MOST_PARTS = 1000
-"""So many parts are tried on each side of the present value."""
+"""The number of parts that are tried on each side of the present value."""
 
 
 def bounds_within(number: Arithmetic, leaf: Bounds) -> Bounds | None:
-    """Bounds of a number, given those of the one number that it is computed of; None where nothing finite is known."""
+    """Bounds of a number, given those of the one number that it is computed from; None if nothing finite is known."""
     if not number.pending:
         return Bounds(number.value, number.value) if math.isfinite(number.value) else None
     if not number.operands:
@@ -27,9 +27,9 @@ def bounds_within(number: Arithmetic, leaf: Bounds) -> Bounds | None:
 
 
 def range_around(holds: Callable[[Bounds], bool], value: int, ends: Bounds) -> Bounds | None:
-    """A range of ints, between two ends and around a value, in which something holds everywhere; None where it isn't sure of the value itself.
+    """A range of ints, between two ends and around a value, in which a property holds everywhere; None if it isn't certain for the value itself.
 
-    `holds` says of a part of it whether that is sure.
+    `holds` says whether it is certain for a part of the range.
     """
     if not holds(Bounds(value, value)):
         return None
@@ -37,7 +37,7 @@ def range_around(holds: Callable[[Bounds], bool], value: int, ends: Bounds) -> B
 
 
 def farthest(holds: Callable[[Bounds], bool], value: int, end: int, direction: int) -> int:
-    """The last int up to which `holds` says so of all parts from a value on. Where it does, the next part is twice as long, else it is half as long."""
+    """The last int such that `holds` is true for all parts from a value on. Each time it is, the next part is twice as long, else half as long."""
     reached, length = value, 1
     for _ in range(MOST_PARTS):
         if reached == end:

@@ -1,9 +1,9 @@
-"""The registry of meanings: of types, callables and code objects, to a trace. Each has one; a second one is an error when framejit is loaded.
+"""The registry of the meanings of types, callables and code objects to a trace. Each has one; a second one is an error when framejit is loaded.
 
 `@wraps(list)` registers the constructor of the Object for values of that exact type (and of subclasses, by MRO).
 `@models(list.append)` registers the model of a C function, method descriptor, type constructor or Python library function.
-`@around(len)` registers what is asked before the model that another file registers, in whichever order the two are loaded.
-`@rules(f)` registers a rule for a function in Python that its own code answers where the rule gives None; `@library(RuleOrder...)` one for callables that
+`@around(len)` registers a function that is called before the model that another file registers, in whichever order the two are loaded.
+`@rules(f)` registers a rule for a function in Python, whose own code is traced if the rule gives None; `@library(RuleOrder...)` one for callables that
 no table can list. `pure(math.sqrt, ...)` says that a C function may be called on constants while tracing, `refuse(reason, print, ...)` that calls stop
 the trace.
 """
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SecondMeaning(Exception):
-    """Two files say what one callable or type means."""
+    """Two files register a meaning for one callable or type."""
 
 
 # Types.
@@ -45,7 +45,7 @@ class SecondMeaning(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """How values of a type are wrapped. `by_identity`: observing one guards which object it is (classes, C functions, dtypes).
+    """How values of a type are wrapped. `by_identity`: observing one guards its identity (classes, C functions, dtypes).
 
     `shared`: values of the type are mutable or compared by identity, so the same object found by two paths is one Object.
     """
@@ -56,7 +56,7 @@ class Wrapper:
 
 
 WRAPPERS: dict[int, Wrapper] = {}
-"""By the identity of the type: metaclasses may say what hashes of their classes are."""
+"""The wrappers, by the identity of the type: metaclasses may define the hashes of their classes."""
 
 
 def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
@@ -90,14 +90,14 @@ class Meaning:
     """The meaning of a callable to a trace.
 
     Attributes:
-        callable: the callable itself, which is held so that no other one gets its id.
+        callable: the callable itself, which is kept alive so that no other one gets its id.
         model: `fn(vm, *args: Object, **kwargs: Object) -> Object`, called in its place.
         delivers: the model also takes the Delivery of its call's result, after `vm`.
-        fallback: a model for a whole group of functions, which gives way to a model of this one's own.
+        fallback: a model for a whole group of functions, which a model of this one's own overrides.
         around: `fn(vm, *args, own=model, **kwargs)`, called in the place of the model, which may be None.
         stand_in: a plain Python function (modules/app) that is traced in its place.
-        receiver: the class of which it takes an instance as its first argument, where its type doesn't say so.
-        rule: for a function in Python: gives the result of a call, or None to have the function's code traced.
+        receiver: the class of which its first argument is an instance, if its type doesn't say so.
+        rule: for a function in Python: returns the result of a call, or None to have the function's code traced.
         setter: of a getset descriptor: `fn(vm, obj, value: Object | None)` stores; None deletes.
         is_pure: it may be called on constants while tracing.
     """
@@ -138,7 +138,7 @@ class Meaning:
 
 
 MEANINGS: dict[int, Meaning] = {}
-"""By the callable's id: the equality of callables may be the program's."""
+"""The meanings, by the callable's id: the equality of callables may be the program's."""
 PURE_TYPES: set[type] = set()
 
 
@@ -172,9 +172,9 @@ def giving(field: str, callables: Iterable[Any]) -> Callable[[F], F]:
 
 
 def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
-    """Register what these real callables mean: `fn(vm, *args: Object, **kwargs: Object) -> Object`, bound as Python binds.
+    """Register a model for these real callables: `fn(vm, *args: Object, **kwargs: Object) -> Object`, bound as Python binds.
 
-    For a method descriptor the first argument is self, already observed; other arguments may be unobserved. A model that `delivers` gives the
+    For a method descriptor the first argument is self, already observed; other arguments may be unobserved. A model that `delivers` returns the
     result of one call that it makes, as it is, and takes the Delivery for that after `vm`.
     """
 
@@ -189,19 +189,19 @@ def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
 
 
 def models_by_default(*functions: Any) -> Callable[[F], F]:
-    """Register a model for functions of which some have a model of their own, which counts more."""
+    """Register a model for functions some of which have a model of their own, which takes precedence."""
     return giving("fallback", functions)
 
 
 def around(*functions: Any) -> Callable[[F], F]:
-    """Register what is called in the place of these callables' models: `fn(vm, *args, own=model, **kwargs)`. The model may be None."""
+    """Register a function that is called in the place of these callables' models: `fn(vm, *args, own=model, **kwargs)`. The model may be None."""
     return giving("around", functions)
 
 
 def app(*functions: Any, gives: type | None = None, first: type | None = None) -> Callable[[F], F]:
     """Register a plain Python function (modules/app) to be traced in place of these C functions.
 
-    `gives`: the type of the iterators that its generators stand in for. `first`: the class of which the C functions take an instance as first argument.
+    `gives`: the type of the iterators that its generators stand in for. `first`: the class of which the C functions' first argument is an instance.
     """
 
     def register(fn: F) -> F:
@@ -222,7 +222,7 @@ def rules(*functions: Any) -> Callable[[F], F]:
 
 
 def refuse(reason: Break, *functions: Any) -> None:
-    """Tracing stops for this reason wherever one of the functions is called."""
+    """Make tracing stop for this reason at every call of one of these functions."""
 
     def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:
         vm.unsupported(reason)
@@ -242,7 +242,7 @@ def pure_methods(*types: type) -> None:
 
 
 def sets(*descriptors: Any) -> Callable[[F], F]:
-    """Register what storing through these getset descriptors means: `fn(vm, obj, value: Object | None)`; None deletes."""
+    """Register the effect of storing through these getset descriptors: `fn(vm, obj, value: Object | None)`; None deletes."""
     return giving("setter", descriptors)
 
 
@@ -270,7 +270,7 @@ def is_pure(function: Any) -> bool:
     if found is not None and found.is_pure:
         return True
     if classes.flags(type(function)) & classes.HEAP_TYPE:
-        return False  # no descriptor in C, and its attributes may be the program's code
+        return False  # it isn't a descriptor in C, and its attributes may be the program's code
     return getattr(function, "__objclass__", None) in PURE_TYPES
 
 
@@ -288,11 +288,11 @@ class CodeMeaning:
 
     Attributes:
         code: the code object itself.
-        gives: the type of the iterators for which the generators of a stand-in stand.
-        inside: the type of the iterators for which generators of this code stand that a stand-in makes beside its result.
-        frames: of a stand-in: how many frames a library has in eager where it is, by whose number warnings are counted.
-        skipped: why frames of this code aren't traced, and `unless(vm, function)`, which says which are.
-        rule: gives the result of a call of a function with this code, or None to have it traced.
+        gives: the type of the iterators that the generators of a stand-in stand for.
+        inside: the type of the iterators that generators of this code stand for, if a stand-in makes them in addition to its result.
+        frames: for a stand-in: the number of frames that the library has there in eager, which counts for the `stacklevel` of warnings.
+        skipped: the reason why frames of this code aren't traced, and `unless(vm, function)`, which says which are.
+        rule: returns the result of a call of a function with this code, or None to have it traced.
     """
 
     code: CodeType
@@ -304,7 +304,7 @@ class CodeMeaning:
 
 
 CODES: dict[int, CodeMeaning] = {}
-"""By the code object's id: equal code objects may mean other things."""
+"""The meanings of code objects, by their id: equal code objects may have different meanings."""
 
 
 def code_to_fill(code: CodeType) -> CodeMeaning:
@@ -313,17 +313,17 @@ def code_to_fill(code: CodeType) -> CodeMeaning:
 
 
 def stands_for_frames(function: Any, count: int) -> None:
-    """Say how many frames of its own a library has in eager where this stand-in (modules/app) calls code of the program's."""
+    """Register the number of frames that a library has in eager where this stand-in (modules/app) calls the program's code."""
     code_to_fill(function.__code__).frames = count
 
 
 def made_inside(cls: type, function: Any) -> None:
-    """Generators of a function of a stand-in (modules/app) stand in for iterators of this type."""
+    """Let generators of a function of a stand-in (modules/app) stand for iterators of this type."""
     code_to_fill(function.__code__).inside = cls
 
 
 def runs_uncompiled(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
-    """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
+    """Never trace frames of this code, neither inside a trace nor when they are compiled themselves; `unless(vm, function)` says which are traced."""
     meaning = code_to_fill(code)
     if meaning.skipped is not None:
         raise SecondMeaning(f"{code.co_qualname} is said twice to run uncompiled")
@@ -364,12 +364,12 @@ def named(module: str, *names: str) -> Callable[[F], F]:
 
 
 class RuleOrder(IntEnum):
-    """When a rule for callables of a kind is asked: in this order, after the callable's own meaning."""
+    """The order in which rules for kinds of callables are asked, after the callable's own meaning."""
 
     DECLARED = 0
-    """The program has said what calls of the function are."""
+    """The program has declared how calls of the function are treated."""
     MARKED = 1
-    """The function is disabled, or carries a mark of torch's."""
+    """The function is disabled, or has a mark of torch."""
     BY_ARGUMENTS = 2
     """A call with certain arguments means something else."""
     BY_KIND = 3
@@ -380,7 +380,7 @@ LIBRARY: list[tuple[RuleOrder, Rule]] = []
 
 
 def library(order: RuleOrder) -> Callable[[Rule], Rule]:
-    """Register a rule for callables of a kind. Rules with one order must not answer for the same call."""
+    """Register a rule for callables of a kind. Two rules of the same order must not answer for the same call."""
 
     def register(fn: Rule) -> Rule:
         LIBRARY.append((order, fn))
@@ -391,7 +391,7 @@ def library(order: RuleOrder) -> Callable[[Rule], Rule]:
 
 
 def by_library(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """The result that a rule gives for a call of a callable without a model; None if no rule knows the call."""
+    """The result that a rule gives for a call of a callable without a model; None if no rule applies."""
     own = rule_of(function.value)
     found = None if own is None else own(vm, function, args, kwargs)
     if found is not None:
@@ -404,7 +404,7 @@ def by_library(vm: VM, function: Object, args: list[Object], kwargs: dict[str, O
 
 
 def rule_of(function: Any) -> Rule | None:
-    """The rule for a function in Python, by itself, by its code or by its name."""
+    """The rule for a function in Python: its own, or that of its code or its name."""
     if type(function) is not FunctionType:
         return None
     own, of_code = meaning_of(function), CODES.get(id(function.__code__))
@@ -416,7 +416,7 @@ def rule_of(function: Any) -> Rule | None:
 def call_model(
     vm: VM, model: Model, function: Any, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None = None
 ) -> Object:
-    """Call the model of a real function, turning what it can't do into a break."""
+    """Call the model of a real function, turning calls that it can't handle into a break."""
     meaning = meaning_of(function)
     given = (vm, delivery, *args) if meaning is not None and meaning.delivers else (vm, *args)
     try:

@@ -1,4 +1,4 @@
-"""What lists, tuples and deques share: indexing, slicing, searching, ordering and sorting."""
+"""The common operations of lists, tuples and deques: indexing, slicing, searching, ordering and sorting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
 
 
 def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
-    """An index into a sequence of `size` items, made non-negative; IndexError where it is out of range."""
+    """An index into a sequence of `size` items, made non-negative; IndexError if it is out of range."""
     index = operators.index(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).type_name}")
     abstract.ssize(vm, index, IndexError)
     if not -size <= index < size:
@@ -66,7 +66,7 @@ def bounds(vm: VM, size: int, start: Object | None, stop: Object | None) -> tupl
 
 
 def compare_items(vm: VM, symbol: str, left: Sequence, right: Sequence) -> Object:
-    """Objects/listobject.c: list_richcompare; what compares the items may change the lists."""
+    """Objects/listobject.c: list_richcompare; comparing the items may change the lists."""
     if symbol in ("==", "!=") and len(left.items(vm)) != len(right.items(vm)):
         return vm.const(symbol == "!=")
     index = 0
@@ -79,7 +79,7 @@ def compare_items(vm: VM, symbol: str, left: Sequence, right: Sequence) -> Objec
 
 
 SIZES: dict[str, Callable[[int, int], bool]] = {symbol: real for symbol, (_, _, real) in operators.COMPARE.items()}
-"""Comparison of sequences of which one begins with the other: by their lengths."""
+"""The comparison of two sequences, one of which is a prefix of the other: by their lengths."""
 
 
 def comparison(symbol: str, base: type) -> Callable[..., Object]:
@@ -98,7 +98,7 @@ COMPARISONS = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "_
 
 
 def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[Any]) -> Object:
-    """Sets, frozensets and views of keys and items, given their hash keys."""
+    """The comparison of sets, frozensets and views of keys and items, given their hash keys."""
     a, b = dict.fromkeys(left), dict.fromkeys(right)
     tell_tables_apart(vm, a, b)
     below, above = all(key in b for key in a), all(key in a for key in b)
@@ -107,7 +107,7 @@ def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[A
 
 
 def repeat(vm: VM, items: list[Object], times: Object) -> list[Object]:
-    """`items * times`. Raises the traced TypeError where times is no integer: sequences have no other slot to try."""
+    """`items * times`. Raises the traced TypeError if times isn't an integer: sequences have no other slot to try."""
     count = abstract.ssize(vm, operators.index(vm, times))
     if count > 0 and len(items) * count > MAX_REPEAT:
         vm.unsupported(breaks.UnsupportedOperation(f"a sequence of {len(items) * count} items"))
@@ -115,7 +115,7 @@ def repeat(vm: VM, items: list[Object], times: Object) -> list[Object]:
 
 
 def same_kind(vm: VM, other: Object, base: type) -> Object:
-    """What is put behind a sequence of this type by its `+`, which must be one too. Raises the traced TypeError, as its C slot does."""
+    """The right operand of a sequence's `+`, which must be of this type too. Raises the traced TypeError, as the C slot does."""
     other = vm.observe(other)
     if not issubclass(other.cls, base):
         vm.raise_(TypeError, f'can only concatenate {base.__name__} (not "{other.type_name}") to {base.__name__}')
@@ -123,7 +123,7 @@ def same_kind(vm: VM, other: Object, base: type) -> Object:
 
 
 class Ordered:
-    """A sort key whose `<` is the traced program's; list.sort asks for nothing else."""
+    """A sort key whose `<` is the traced program's; list.sort uses nothing else."""
 
     __slots__ = ("vm", "key")
 
@@ -143,14 +143,14 @@ def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None
 
 
 def is_reversed(vm: VM, reverse: Object) -> bool:
-    """The truth of the argument `reverse`. Which classes it may have differs between versions of CPython, so a real list is asked about others than bool."""
+    """The truth of the argument `reverse`. Which classes it may have differs between versions of CPython, so a real list is asked unless it is a bool."""
     if reverse.cls is not bool:
         fold(vm, [].sort, reverse=reverse.constant(vm))
     return abstract.truth(vm, reverse)
 
 
 def sort_order(vm: VM, items: list[Object], order: list[int], key: Object | None, reverse: Object | None) -> None:
-    """Permute `order`, the numbers of the items, as sorting permutes the items; partly where a comparison raises."""
+    """Permute `order`, the numbers of the items, as sorting permutes the items; partly if a comparison raises."""
     backwards = reverse is not None and is_reversed(vm, vm.observe(reverse))
     function = None if key is None else vm.observe(key)
     keys = [vm.observe(item) for item in items]

@@ -1,4 +1,4 @@
-"""How sets came about, step by step: CPython's order of iteration follows from the history of a set's table (Objects/setobject.c)."""
+"""The history of sets, step by step: CPython's order of iteration follows from the history of a set's table (Objects/setobject.c)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from framejit.guards.source import MISSING, Pinned
 from framejit.objects.object import Object
 
 ITSELF: Any = object()
-"""Stands, among the arguments of a step, for the set that the step changes."""
+"""Among the arguments of a step, stands for the set that the step changes."""
 
 
 class Operand(Object):
-    """A set of which a step makes, or with which it changes, another one."""
+    """A set from which a step makes another one, or with which it changes one."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class Operand(Object):
 class SetLayout:
     """The last step in the history of a set. Immutable but for `made`, the real set of stand-ins, which later steps take over.
 
-    `method(*args)` makes the set; where there is a layout `before`, it is `method(set, *args)` and changes the set that was laid out so.
+    `method(*args)` makes the set; if there is a layout `before`, `method(set, *args)` changes the set of that layout.
     An argument is the stand-in of an element, a list of stand-ins or a dict that has them as keys, an Operand, or ITSELF.
     """
 
@@ -63,13 +63,13 @@ class SetLayout:
         return made
 
     def take(self) -> Any:
-        """The real set, for the caller to change."""
+        """The real set, which the caller may change."""
         made = self.real() if self.made is None else self.made
         self.made = None
         return made
 
     def pop(self) -> tuple[Any, SetLayout]:
-        """What set.pop takes from the set, and the layout that it leaves."""
+        """The element that set.pop takes from the set, and the layout that is left."""
         after = SetLayout(self, set.pop)
         after.made = self.take()
         return after.made.pop(), after
@@ -77,18 +77,18 @@ class SetLayout:
 
 EMPTY = SetLayout(None, set)
 ARBITRARY = SetLayout(None, set)
-"""Stands for any history in which there were elements whose hashes the trace doesn't know."""
+"""Stands for any history with elements whose hashes the trace doesn't know."""
 
 
 def laid_out(before: SetLayout | None, method: Callable[..., Any], *args: Any) -> SetLayout:
-    """The layout after one more step; an argument is MISSING where an element has no stand-in."""
+    """The layout after one more step; an argument is MISSING if an element has no stand-in."""
     if before is ARBITRARY or any(arg is MISSING for arg in args):
         return ARBITRARY
     return SetLayout(before, method, args)
 
 
 def merged(steps: Iterable[SetLayout]) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """The steps as methods and arguments. Elements added one after the other are added by one call, which comes to the same table."""
+    """The steps as methods and arguments. Consecutive additions of elements become one call, which leads to the same table."""
     calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
     for step in steps:
         adds = step.method is set.update and type(step.args[0]) is list
@@ -100,25 +100,25 @@ def merged(steps: Iterable[SetLayout]) -> list[tuple[Callable[..., Any], tuple[A
 
 
 def played(target: Any, steps: list[tuple[Any, ...]]) -> Any:
-    """Run by generated code: a set, changed by steps that are a method and its arguments."""
+    """Run by generated code: change a set by steps, each of which is a method and its arguments."""
     for method, *args in steps:
         method(target, *[target if arg is ITSELF else arg for arg in args])
     return target
 
 
 def stand_in(key: Any) -> Any:
-    """A real value that hashes and compares as the element with this hash key does; MISSING where the trace doesn't know the hash."""
+    """A real value that hashes and compares like the element with this hash key; MISSING if the trace doesn't know the hash."""
     if issubclass(type(key), Object):  # isinstance would ask a class that is a key for its __class__
         return key.value if type(key.source) is Pinned else MISSING
     return MISSING if holds_object(key) else key
 
 
 def holds_object(key: Any) -> bool:
-    """Whether a hash key stands, somewhere in it, for a value by its Object."""
+    """Whether a hash key contains an Object that stands for its value."""
     return issubclass(type(key), Object) or (type(key) in (tuple, frozenset) and any(map(holds_object, key)))
 
 
 def stand_ins(keys: Iterable[Any]) -> Any:
-    """A list of the stand-ins of all these; MISSING where one has none."""
+    """A list of the stand-ins of all these; MISSING if one has none."""
     found = [stand_in(key) for key in keys]
     return MISSING if any(part is MISSING for part in found) else found

@@ -33,7 +33,7 @@ def table_of(vm: VM, iterable: Object) -> Table:
 
 
 def operand(vm: VM, iterable: Object) -> tuple[Table, Any]:
-    """The elements of any iterable, by hash key, and what stands for it in a layout."""
+    """The elements of any iterable, by hash key, and the iterable's representative in a layout."""
     iterable = vm.observe(iterable)
     if isinstance(iterable, SetObject):
         return iterable.open(vm), iterable.operand(vm)
@@ -54,7 +54,7 @@ def union(a: Table, b: Table) -> Table:
 
 
 def intersection(a: Table, b: Table) -> Table:
-    """The elements of the smaller one, which may be equal to those of the other and not the same."""
+    """The intersection, with the elements of the smaller table, which may be equal to those of the other but not the same."""
     few, many = (a, b) if len(b) > len(a) else (b, a)
     return {key: item for key, item in few.items() if key in many}
 
@@ -68,7 +68,7 @@ def symmetric_difference(a: Table, b: Table) -> Table:
 
 
 def combined(vm: VM, operate: Callable[[Table, Table], Table], a: Table, b: Table) -> Table:
-    """What an operation makes of two tables."""
+    """The result of an operation on two tables."""
     tell_tables_apart(vm, a, b)
     return operate(a, b)
 
@@ -88,7 +88,7 @@ UPDATES = {
 
 
 def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObject, others: Sequence[Object]) -> tuple[Table, list[Any]]:
-    """What a method makes of the set and any iterables, one after the other; and what stands for these in a layout."""
+    """The result of a method on the set and any iterables, one after the other; and the representatives of these in a layout."""
     table = dict(self.open(vm))
     args = []
     for other in map(vm.observe, others):
@@ -103,7 +103,7 @@ def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObjec
 
 
 def elements_in(vm: VM, table: Table, iterable: Object) -> Table:
-    """The elements of an iterable that are in the table: no more are asked for when all have been found."""
+    """The elements of an iterable that are in the table. Once all have been found, no more are asked for."""
     found: Table = {}
     for item in map(vm.observe, abstract.each(vm, iterable)):
         key = item.hash_key(vm)
@@ -139,7 +139,7 @@ def updating(name: str) -> Callable[..., Object]:
                 for item in map(vm.observe, abstract.each(vm, other)):
                     self.add(vm, item) if operate is union else self.remove(vm, item.hash_key(vm))
                 if operate is difference:
-                    self.step(vm, update, [])  # a table with many deleted entries is made smaller at last
+                    self.step(vm, update, [])  # a table with many deleted entries is finally made smaller
             else:
                 elements, arg = changing(vm, self, other)
                 self.replace(vm, combined(vm, operate, self.open(vm), elements), update, arg)
@@ -149,7 +149,7 @@ def updating(name: str) -> Callable[..., Object]:
 
 
 def updating_at_last(name: str) -> Callable[..., Object]:
-    """The model of `a.intersection_update(...)`, which changes nothing before it has seen all operands."""
+    """The model of `a.intersection_update(...)`, which changes nothing before it has gone through all operands."""
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
         table, args = with_others(vm, OPERATIONS[name][0], self, others)
@@ -269,7 +269,7 @@ def add(vm: VM, self: SetObject, item: Object) -> Object:
 
 
 def looked_up(vm: VM, item: Object) -> Any:
-    """The hash key by which an element is searched: a set stands for its frozenset."""
+    """The hash key by which an element is looked up: for a set, that of its frozenset."""
     item = vm.observe(item)
     return frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
 
@@ -340,7 +340,7 @@ def issuperset(vm: VM, self: SetObject, other: Object) -> Object:
 
 @models(set.isdisjoint, frozenset.isdisjoint)
 def isdisjoint(vm: VM, self: SetObject, other: Object) -> Object:
-    """set_isdisjoint, which goes through an instance of a subclass as through any iterable."""
+    """set_isdisjoint, which iterates over an instance of a subclass like over any iterable."""
     other = vm.observe(other)
     if isinstance(other, SetObject) and (other.cls is other.family or other is self):
         return vm.const(not combined(vm, intersection, self.open(vm), table_of(vm, other)))

@@ -19,13 +19,13 @@ from framejit.objects.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, lai
 
 set_iterator: Any = type(iter(set()))
 COPIES: Any = {frozenset, set.copy, set.union, frozenset.union, set.__or__, frozenset.__or__}
-"""Methods that copy their first operand, before anything else: a copy of a copy has the same table."""
+"""Methods that begin by copying their first operand: a copy of a copy has the same table."""
 
 
 class SetObject(Operand):
     """A set or frozenset, or an instance of a subclass. `table` maps hash keys to elements; None until one from outside is opened.
 
-    `layout`: how the set came about; of one that has a real value, what the trace has changed since, None while that is nothing.
+    `layout`: the history of the set; for one with a real value, the changes that the trace has made since, None if there are none.
     """
 
     __slots__ = ("table", "before", "layout", "copy")
@@ -48,12 +48,12 @@ class SetObject(Operand):
         return frozenset if issubclass(self.cls, frozenset) else set
 
     def open(self, vm: VM) -> dict[Any, Object]:
-        """Hash key -> element; guards all elements of a set from outside, which must be constants. Not to be changed by the caller."""
+        """Hash key -> element; guards all elements of a set from outside, which must be constants. The caller must not change the dict."""
         table = self.table
         if table is None:
             elements = list(self.family.__iter__(self.value))
             if self.cls is frozenset and not all(map(is_plain, elements)) and all(map(is_fixed, elements)):
-                # Immutable, and so are its elements: knowing which one it is, is knowing all of it.
+                # It is immutable, and so are its elements: its identity determines all of it.
                 assert self.source is not None
                 vm.guard(ValueIs, self.source, self.value)
                 known = [vm.pin(element) for element in elements]
@@ -70,7 +70,7 @@ class SetObject(Operand):
         return table
 
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
-        """(hash key, element) in the order of iteration. Breaks where that depends on a table that the trace can't see."""
+        """(hash key, element) in the order of iteration. Breaks if that depends on a table that the trace can't see."""
         table = self.open(vm)
         if self.layout is None or len(table) < 2:
             return list(table.items())
@@ -81,12 +81,12 @@ class SetObject(Operand):
         return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
 
     def refuse_unseen(self, vm: VM) -> None:
-        """Break for a set from outside: changes give it an order that depends on more than its elements and their order before."""
+        """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
 
     def operand(self, vm: VM) -> Any:
-        """The set as it is now, as an argument of a step in the history of another one; MISSING where its layout is arbitrary."""
+        """The set as it is now, as an argument of a step in the history of another one; MISSING if its layout is arbitrary."""
         table = self.open(vm)
         if self.layout is ARBITRARY:
             return MISSING
@@ -101,7 +101,7 @@ class SetObject(Operand):
         return self.layout.real() if self.value is MISSING and self.layout is not None else self.value
 
     def step(self, vm: VM, method: Callable[..., Any], *args: Any) -> None:
-        """Note in the layout a change that has been made to the table, and announce it."""
+        """Record a change of the table in the layout, and announce it."""
         vm.trail.set(self, "layout", laid_out(self.layout, method, *args))
         self.changed(vm)
 
@@ -122,7 +122,7 @@ class SetObject(Operand):
         self.step(vm, set.update, stand_ins([key]))
 
     def remove(self, vm: VM, key: Any) -> bool:
-        """Remove the element with this hash key; False where there is none."""
+        """Remove the element with this hash key; False if it is missing."""
         table = self.open(vm)
         if key not in table:
             tell_keys_apart(vm, key, table)
@@ -137,7 +137,7 @@ class SetObject(Operand):
         self.step(vm, method, *args)
 
     def pop(self, vm: VM) -> Object:
-        """set.pop of a set that is not empty. Where it begins to search depends on what was popped before."""
+        """set.pop of a set that is not empty. Where it starts to search depends on what was popped before."""
         table = self.open(vm)
         if len(table) > 1:
             self.refuse_unseen(vm)
@@ -164,7 +164,7 @@ class SetObject(Operand):
         return self.holds(vm, key)
 
     def holds(self, vm: VM, key: Any) -> bool:
-        """Membership of what has this hash key."""
+        """Membership of the element with this hash key."""
         table = self.open(vm)
         if key not in table:
             tell_keys_apart(vm, key, table)
@@ -193,7 +193,7 @@ class SetObject(Operand):
         return self.filled(vm, [vm.observe(element).as_real(vm) for element in self.items(vm)])
 
     def filled(self, vm: VM, elements: list[Any]) -> Any:
-        """A new real set of these real elements, which are in the order of iteration; it has the order too where they stand for themselves."""
+        """A new real set of these real elements, given in the order of iteration; it iterates in that order too if they are their own hash keys."""
         same = self.layout not in (None, ARBITRARY) and all(is_plain(real) or real is key for real, (key, _) in zip(elements, self.ordered(vm)))
         return self.layout.take() if same and self.layout is not None and self.source is None else self.family(elements)
 
@@ -287,7 +287,7 @@ def emit_steps(cg: Codegen, steps: list[tuple[Callable[..., Any], tuple[Any, ...
 
 
 def emit_unchanged(cg: Codegen, operand: SetObject, copied: bool) -> None:
-    """Push a set from outside as it was before the trace changed it. A copy has another table, which matters where its order does."""
+    """Push a set from outside as it was before the trace changed it. A copy has another table, which matters if its order does."""
     if operand.copy is None:
         operand.copy = operand.family(operand.value)
     if not copied and list(operand.copy) != list(operand.family.__iter__(operand.value)):
@@ -315,7 +315,7 @@ def emit_args(cg: Codegen, args: Iterable[Any], elements: dict[Any, Object], cop
 
 
 class SetIterator(IteratorObject):
-    """An iterator over a set; a change of size while it runs is the RuntimeError of setiter_iternext."""
+    """An iterator over a set; a change of size while it runs raises the RuntimeError of setiter_iternext."""
 
     __slots__ = ("vm", "place", "owner", "table", "elements", "index")
 
@@ -350,13 +350,13 @@ class SetIterator(IteratorObject):
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether knowing which object a value is, is knowing what it is equal to: a plain constant, a class, a function."""
+    """Whether the identity of a value determines what it is equal to: a plain constant, a class, a function."""
     return is_plain(value) or wrapper_for(type(value)).by_identity or type(value) is FunctionType
 
 
 @wraps(set, frozenset, shared=True)
 def wrap_set(vm: VM, value: Any, source: Source) -> SetObject:
-    """A set from outside: nothing of its contents is known yet."""
+    """Wrap a set from outside: nothing is known about its contents yet."""
     return SetObject(None, type(value), source, value)
 
 

@@ -1,6 +1,6 @@
-"""Which calls a C function takes at all: of what class its receiver is, how many arguments it has, and what they may be named.
+"""The calls that a C function accepts: the class of its receiver, the number of its arguments, and their names.
 
-A model says what a call means that the function takes. Others are the function's own to refuse, in its own words.
+A model says what an accepted call means. The function itself rejects others, with its own message.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NAMED: dict[int, frozenset[str]] = {
     id(itertools.repeat): frozenset({"object", "times"}),
     id(warnings.warn): frozenset({"message", "category", "stacklevel", "source"}),
 }
-"""The parameters that may be given by name of functions that have no signature to ask for."""
+"""The parameters that may be passed by name, for functions without a signature."""
 
 NOT_CALLABLE = 1 << 7
-"""Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class, and no `__new__` does."""
+"""Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class; `__new__` doesn't."""
 
 EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
@@ -44,7 +44,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The arguments that one C function takes. `receiver`: the class that its first argument is an instance of; `maker`: the one whose `__new__` it is."""
+    """The arguments that one C function accepts. `receiver`: the class of which its first argument is an instance; `maker`: the class whose `__new__` it is."""
 
     real: Any
     model: Any
@@ -69,7 +69,7 @@ class Acceptance:
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
 
     def has_another(self, cls: type) -> bool:
-        """Whether a subclass in C has a method of its own in the place of this one, which the model takes it for."""
+        """Whether a subclass in C overrides this method with one of its own that has the same model."""
         for base in classes.mro(cls):
             if base is self.receiver:
                 break
@@ -90,7 +90,7 @@ _known: dict[int, tuple[Any, Acceptance | None]] = {}
 
 
 def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a C function or class that has a model or a stand-in; None where it has neither."""
+    """Call the model or the stand-in of a C function or class; None if it has neither."""
     model = model_of(real)
     stand_in = None if model is not None else app_of(real)
     if model is None and stand_in is None:
@@ -111,7 +111,7 @@ def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]
 
 
 def acceptance_of(real: Any, model: Any) -> Acceptance | None:
-    """What a C function accepts, for which `model` is the model or the stand-in; None where nothing is known."""
+    """The arguments that a C function with this model or stand-in accepts; None if they aren't known."""
     found = _known.get(id(real))
     if found is None or found[0] is not real:
         found = _known[id(real)] = (real, _acceptance(real, model))
@@ -136,7 +136,7 @@ def _acceptance(real: Any, model: Any) -> Acceptance | None:
 
 
 def signature_of(real: Any, model: Any) -> inspect.Signature | None:
-    """The function's own signature; without one, that of its model, whose names are the model's business and nobody else's."""
+    """The function's own signature; without one, that of its model, whose parameter names aren't the function's."""
     try:
         return inspect.signature(real)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Slices, whose parts may be anything."""
+"""Slices, whose parts may be any objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SliceObject(Object):
         return self.start, self.stop, self.step
 
     def real(self, vm: VM) -> slice:
-        """The slice with real constants; guards them. Breaks where a part is no constant."""
+        """The slice with real constants; guards them. Breaks if a part isn't a constant."""
         start, stop, step = (vm.observe(part).constant(vm) for part in self.parts())
         return slice(start, stop, step)
 
@@ -74,7 +74,7 @@ class SliceObject(Object):
 
 @wraps(slice)
 def wrap_slice(vm: VM, value: slice, source: Source) -> SliceObject:
-    """A slice from outside: its parts are looked at one by one."""
+    """Wrap a slice from outside, whose parts are read one by one."""
     parts = [vm.wrap(getattr(value, name), source.child(CAttr, name)) for name in ("start", "stop", "step")]
     return SliceObject(parts[0], parts[1], parts[2], source, value)
 

@@ -1,4 +1,4 @@
-"""Storages of tensors and the addresses of their data: the trace knows which are the same, and not what they are."""
+"""Storages of tensors and the addresses of their data: the trace knows which of them are the same, but not their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPARED = {"==": True, "!=": False}
 
 
 class StorageObject(Object):
-    """The storage of a tensor; one for each, whatever tensors see it. `tensor`: the first that was asked for it."""
+    """The storage of a tensor. All tensors that view it share the Object. `tensor`: the first whose storage was asked for."""
 
     __slots__ = ("tensor", "size", "addresses")
 
@@ -36,7 +36,7 @@ class StorageObject(Object):
         return key_of(self.tensor.look(vm)) == key_of(tensor.look(vm))
 
     def address(self, vm: VM, offset: int, tensor: TensorObject | None) -> AddressObject:
-        """The address so many bytes behind its beginning. `tensor`: the one whose data begins there; None where the storage itself is asked."""
+        """The address at an offset in bytes. `tensor`: the one whose data begins there; None if the storage itself is asked."""
         found = self.addresses.get(offset)
         if found is None:
             found = AddressObject(self, tensor)
@@ -45,7 +45,7 @@ class StorageObject(Object):
         return found
 
     def getattr(self, vm: VM, name: str) -> Object:
-        """An attribute that the class has. One that the program may have given the storage itself breaks the graph."""
+        """An attribute that the class has. Others, which the program may have set on the storage itself, break the graph."""
         found = vm.type_lookup(self.cls, name)
         if found is None:
             vm.unsupported(breaks.UnsupportedOperation(f"reading .{name} of a storage"))
@@ -69,7 +69,7 @@ class StorageObject(Object):
 
 
 class AddressObject(Object):
-    """The address of some data: an int of which the trace knows whether it is that of other data, and whether it is zero."""
+    """The address of some data: an int about which the trace knows whether it is also that of other data, and whether it is zero."""
 
     __slots__ = ("storage", "tensor")
     is_address = True
@@ -124,5 +124,5 @@ class AddressObject(Object):
 
 
 def key_of(fake: torch.Tensor) -> int:
-    """What tells the storages of fakes apart, as long as the fakes live."""
+    """A number that identifies the storage of a fake tensor as long as the fake tensor lives."""
     return fake.untyped_storage()._cdata

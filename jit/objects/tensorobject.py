@@ -1,4 +1,4 @@
-"""Tensors: operators go into the graph, metadata is read off the fake tensor, data is never known."""
+"""Tensors: operators go into the graph, metadata is read from the fake tensor, and data is never known."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ NOT_OPERANDS = (str, bytes, type(None), type(...), type)
 
 
 class TensorObject(Object):
-    """A tensor. `node` is its place in the graph; what the trace knows of it is `fake`, which has everything but the data.
+    """A tensor. `node` is its node in the graph; `fake` is the trace's knowledge of it, which has everything but the data.
 
-    `grad` is what the traced program stored as `.grad`, `data` and `requires_grad` what it stored to one from outside (MISSING: nothing). `retains`: it is no
-    leaf, and keeps the gradient of a backward pass in the graph.
+    `grad` is the value that the traced program stored as `.grad`, `data` and `requires_grad` those that it stored to one from outside (MISSING: none).
+    `retains`: it isn't a leaf, and keeps the gradient of a backward pass in the graph.
     """
 
     __slots__ = ("node", "grad", "data", "requires_grad", "retains")
@@ -53,7 +53,7 @@ class TensorObject(Object):
 
     @property
     def fake(self) -> torch.Tensor:
-        """The tensor without its data, as `look` found it last."""
+        """The tensor without its data, as of the last `look`."""
         found: torch.Tensor = self.node.meta["example_value"]
         return found
 
@@ -91,7 +91,7 @@ class TensorObject(Object):
         return found.descriptor_get(vm, self, self.cls)
 
     def part(self, vm: VM, name: str) -> Object:
-        """An attribute that a wrapper of tensors has got from an operator's code."""
+        """An attribute that a wrapper of tensors got from an operator's code."""
         value = self.look(vm).__dict__[name]
         if not isinstance(value, (torch.Tensor, torch.dtype, torch.device, int, float, str, bool, torch.SymInt, type(None))):
             vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which an operator has made .{name}"))
@@ -112,19 +112,19 @@ class TensorObject(Object):
     # Operators.
 
     def operate(self, vm: VM, operation: TorchOperation, *others: Object) -> Object:
-        """One of torch's operations on this tensor."""
+        """Run one of torch's operations on this tensor."""
         found = torch_call(vm, operation, [self, *others])
         if found is None:  # overridden, and written in Python
             return abstract.call(vm, vm.pin(operation.function), [self, *others])
         return found
 
     def special(self, vm: VM, name: str, *others: Object) -> Object | None:
-        """A call of a special method; None where the class has another than torch's, which is called as any object's is."""
+        """Call a special method; None if the class doesn't have torch's, so that its own is called as any object's."""
         operation = self.method(vm, name)
         return None if operation is None else self.operate(vm, operation, *others)
 
     def method(self, vm: VM, name: str) -> TorchOperation | None:
-        """The operation of a special method; None where a subclass has another. Where torch.Tensor has been given another, nodes would call that."""
+        """The operation of a special method; None if a subclass overrides it. If the program has replaced torch.Tensor's own, nodes would call that."""
         operation = operation_of(vm.raw_type_lookup(self.cls, name))
         if operation is None and operation_of(vm.raw_type_lookup(torch.Tensor, name)) is None:
             vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
@@ -134,7 +134,7 @@ class TensorObject(Object):
         return self.special(vm, operators.UNARY[symbol][0])
 
     def goes_first(self, vm: VM, other: Object, reflected_name: str) -> bool:
-        """Whether the other operand is asked first: it is of a subclass that has a reflected method of its own."""
+        """Whether the other operand is asked first, because its class is a subclass with a reflected method of its own."""
         if other.cls is self.cls or not isinstance(other, TensorObject) or not abstract.is_subtype(vm, other.cls, self.cls):
             return False
         return vm.raw_type_lookup(other.cls, reflected_name) is not vm.raw_type_lookup(self.cls, reflected_name)
@@ -142,7 +142,7 @@ class TensorObject(Object):
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if not is_operand(other) or (reflected and isinstance(other, TensorObject)):  # a left operand that has a method of its own
             return None
-        if reflected and other.cls in (str, bytes) and symbol in ("%", "%="):  # text that is formatted asks no operand
+        if reflected and other.cls in (str, bytes) and symbol in ("%", "%="):  # formatting a text asks no operand
             return None
         if symbol in operators.INPLACE:
             name = operators.INPLACE[symbol]
@@ -209,7 +209,7 @@ class TensorObject(Object):
         return self.attrs is not None or self.grad is not MISSING or self.retains
 
     def has_more(self) -> bool:
-        """Whether there is more to it than a graph can give: attributes, a `.grad`."""
+        """Whether it has more than a graph can return: attributes, a `.grad`."""
         return (self.attrs is not None and bool(self.attrs.entries)) or self.grad is not MISSING or self.retains
 
     def fill(self, cg: Codegen) -> None:
@@ -250,7 +250,7 @@ def method_name(table: dict[str, tuple[str, str, Any]], symbol: str, reflected: 
 
 
 def is_operand(obj: Object) -> bool:
-    """Whether an operator of tensors takes it; where not, the other operand's class is asked."""
+    """Whether an operator of tensors accepts this operand; if not, the other operand's class is asked."""
     if isinstance(obj, TensorObject):
         return True
     if obj.cls in (int, float, bool, complex) or classes.is_subtype(obj.cls, numpy.generic):
@@ -262,7 +262,7 @@ def is_operand(obj: Object) -> bool:
 
 
 def constant_reader(name: str) -> Model:
-    """Metadata that the guard on the tensor vouches for."""
+    """The model that reads metadata which the tensor's guard covers."""
 
     def read(vm: VM, self: TensorObject) -> Object:
         value = getattr(self.look(vm), name)
@@ -292,7 +292,7 @@ def read_is_meta(vm: VM, self: TensorObject) -> Object:
 
 
 def source_of(tensor: TensorObject, name: str) -> Source:
-    """Where an attribute that torch computes of a tensor from outside is found. The trace has asked the tensor's class already."""
+    """The source of an attribute that torch computes, for a tensor from outside. The trace has already asked the tensor's class."""
     assert tensor.source is not None
     return tensor.source.child(TensorAttribute if is_disguised(tensor.cls) else CAttr, name)
 
@@ -371,7 +371,7 @@ def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
 
 
 class GradientDropped:
-    """An effect: `.grad` of a tensor from outside is set to None before the graph runs, so that its memory is free while the graph makes a new one."""
+    """The effect of setting `.grad` of a tensor from outside to None before the graph runs, so that its memory is free while the graph makes a new one."""
 
     def __init__(self, tensor: TensorObject) -> None:
         self.tensor = tensor
@@ -389,7 +389,7 @@ class GradientDropped:
 
 
 def scalar_method(name: str) -> Model:
-    """The model of a method that gives a Python number: known only where the trace itself made the tensor of constants."""
+    """The model of a method that returns a Python number: known only if the trace itself made the tensor from constants."""
     method, told = getattr(torch.Tensor, name), "the truth of a tensor" if name == "__bool__" else f"{name}() of a tensor"
 
     def read(vm: VM, self: TensorObject, *args: Object) -> Object:
@@ -411,11 +411,11 @@ def scalar_method(name: str) -> Model:
 
 CONVERSIONS: dict[str, type | None] = {"item": None, "__int__": int, "__float__": float, "__index__": None, "__bool__": bool}
 MOST_NUMBERS = 32
-"""The lists of larger tensors are made natively."""
+"""The most elements of a tensor for which `tolist` is traced; lists of larger tensors are made natively."""
 
 
 def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
-    """The number that a method gives of a tensor with one element, by a node of the graph; None where that is left to native code."""
+    """The number that a method returns for a tensor with one element, computed by a node of the graph; None if that is left to native code."""
     fake = tensor.look(vm)
     is_one = all(type(size) is int and size == 1 for size in fake.shape)
     if method not in CONVERSIONS or not is_one or not vm.graph.unbacked.may_begin() or fake.dtype.is_complex or fake.dtype is torch.uint64:
@@ -425,7 +425,7 @@ def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
     if method == "__index__" and fake.dtype is torch.bool:
         return None
     cls = CONVERSIONS[method]
-    if vm.graph.is_inner():  # fakes remember the number that they have given, but each graph has its own
+    if vm.graph.is_inner():  # fakes remember the number that they have returned, but each graph needs its own
         tensor = enter(vm, torch.Tensor.detach, [tensor])  # type: ignore[assignment]
     number = enter(vm, torch.Tensor.item, [tensor])
     return number if cls is None or not isinstance(number, UnbackedNumber) else converted(vm, cls, number)
@@ -433,7 +433,7 @@ def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
 
 @models(torch.Tensor.tolist)
 def tensor_tolist(vm: VM, self: TensorObject) -> Object:
-    """A list of numbers, where there are few."""
+    """A list of numbers, if there are few."""
     fake = self.look(vm)
     if any(type(size) is not int for size in fake.shape) or fake.numel() > MOST_NUMBERS or getattr(fake, "constant", None) is not None:
         vm.unsupported(needs_data("tolist"))
@@ -473,7 +473,7 @@ def needs_data(name: str) -> breaks.Break:
 
 
 def not_read(name: str) -> breaks.Break:
-    """The fake can't answer for the tensor: addresses, hooks, counters, where it comes from."""
+    """The break reason for what a fake tensor can't know: addresses, hooks, counters, where it comes from."""
     return breaks.UnsupportedOperation(f"reading .{name} of a tensor")
 
 

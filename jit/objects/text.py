@@ -1,4 +1,4 @@
-"""What objects are as text and as hash: str(), repr(), ascii(), format(), hash(), as CPython's Objects/object.c has them."""
+"""Objects as text and their hashes: str(), repr(), ascii(), format(), hash(), as in CPython's Objects/object.c."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ascii_(vm: VM, obj: Object) -> Object:
 
 
 def waiting_text(vm: VM, obj: Object, conversion: str | None, spec: str) -> Object | None:
-    """The text of what varies or depends on the data of tensors, to be made by the generated code; None where somebody has to ask for it now."""
+    """The text of a value that varies or depends on the data of tensors, made by the generated code; None if the value must be asked for now."""
     if waitingtext.is_waiting(obj) or waitingtext.is_from_outside(obj):
         if conversion in (None, "s") and not spec:
             return obj
@@ -73,13 +73,13 @@ SHORTEST_LIMIT = 640
 
 
 def refuse_long(vm: VM, obj: Object) -> None:
-    """Break for an int that the process may refuse to write out: the limit can be another one in the next call."""
+    """Break for an int that the process may refuse to convert to text: the limit can be a different one in the next call."""
     if obj.cls is int and obj.value is not MISSING and obj.value.bit_length() > LONG:
         vm.unsupported(breaks.UnsupportedOperation(f"an int of {obj.value.bit_length()} bits as text, of which there is a limit that may change"))
 
 
 def checked_text(vm: VM, found: Object, complaint: str) -> Object:
-    """What a special method returned, which must be a str."""
+    """The result of a special method, which must be a str."""
     found = vm.observe(found)
     if not issubclass(found.cls, str):
         vm.raise_(TypeError, complaint.format(found.type_name))
@@ -104,7 +104,7 @@ def hash_(vm: VM, obj: Object) -> Object:
 
 
 class Rendering(threading.local):
-    """Which containers this thread is rendering, so that one inside itself is shown as `[...]` (Py_ReprEnter)."""
+    """The containers that this thread is rendering, so that one inside itself is shown as `[...]` (Py_ReprEnter)."""
 
     def __init__(self) -> None:
         self.active: list[Object] = []
@@ -114,12 +114,12 @@ RENDERING = Rendering()
 
 
 def is_being_rendered(owner: Object) -> bool:
-    """Whether a container is asked for its repr inside its own."""
+    """Whether a container's repr is asked for while that repr is being made."""
     return any(active is owner for active in RENDERING.active)
 
 
 def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
-    """The repr of a container: `parts` in brackets, or `inside` in them where the container holds itself."""
+    """The repr of a container: `parts` in brackets, or `inside` in them if the container holds itself."""
     if is_being_rendered(owner):
         return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")
     RENDERING.active.append(owner)

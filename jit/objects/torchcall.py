@@ -1,7 +1,7 @@
-"""The one door to torch: every operation on tensors passes `torch_call`, be it an operator, a method, an attribute or a function.
+"""The one door to torch: all operations on tensors pass through `torch_call`, whether they are operators, methods, attributes or functions.
 
-Here it is decided what the operation means: what overrides it (overrides.py), whether it has a model, whether it becomes a node of the graph or breaks
-the trace. Of functions in Python that are overridden the code is traced: they ask by themselves.
+It decides what the operation means: what overrides it (overrides.py), whether it has a model, whether it becomes a node of the graph or breaks
+the trace. If a function in Python is overridden, its code is traced: it asks the overrides by itself.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ CHANGES_TENSOR = frozenset({
     "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "resize_", "resize_as_", "set_", "detach_", "requires_grad_",
     "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "rename_", "align_to_",
 })  # fmt: skip
-"""Methods that change a tensor itself, and not its data: in a graph, one of a class with `__torch_function__` from outside is another tensor."""
+"""Methods that change a tensor itself, and not its data: in a graph, a tensor from outside of a class with `__torch_function__` is another tensor."""
 
 
 def torch_call(
     vm: VM, operation: TorchOperation, args: list[Object], kwargs: dict[str, Object] = EMPTY, called: Object | None = None
 ) -> Object | None:
-    """What a call of one of torch's operations gives; `operation_of` tells the operation that a call of a function is.
+    """The result of calling one of torch's operations; `operation_of` finds the operation for a function.
 
-    `called`: the function as the program has come by it, for the rules of libraries, and to be guarded where it is from outside.
+    `called`: the function as the program has reached it, for the rules of libraries; it is guarded if it is from outside.
     None: a method was given no tensor, or a function in Python, whose own code can be traced instead, is overridden or was given an argument that
     no node can take.
     """
@@ -71,14 +71,13 @@ def torch_call(
 
 
 def rest_on(vm: VM, called: Object | None) -> None:
-    """Guard which function the program has come by. Functions in C are known by identity once they are observed."""
+    """Guard the identity of the function that the program has reached. Functions in C are known by identity once they are observed."""
     if called is not None and called.source is not None and called.cls is FunctionType:
         vm.guard(ValueIs, called.source, called.value)
 
 
 def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
-    """Have a call of a function enter the graph, whatever model there is of it: the function is one of torch's operations, or one of
-    which somebody says that it can be a node."""
+    """Run a call of a function in the graph, whatever model it has. The caller vouches that it can be a node if it isn't one of torch's operations."""
     operation = operation_of(function) or TorchOperation(function, function, "call_function", function)
     try:
         return add(vm, operation, args, kwargs)
@@ -87,7 +86,7 @@ def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Objec
 
 
 def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """Run the operation in the graph. Raises NotConstant if an argument can be no argument of a node."""
+    """Run the operation in the graph. Raises NotConstant if an argument can't be an argument of a node."""
     if operation.target in CHANGES_TENSOR and is_disguised(args[0].cls) and args[0].source is not None:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(args[0].cls)}, of which {operation.target}() changes a tensor from outside"))
     if operation.swapped:
@@ -99,7 +98,7 @@ def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[
 
 
 def store(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Object:
-    """Store an attribute of a tensor, or delete it, where no value is given."""
+    """Store an attribute of a tensor, or delete it if no value is given."""
     setter = setter_of(operation.subject)
     if setter is None:
         vm.unsupported(breaks.UnsupportedOperation(f"storing to .{operation.subject.__name__} of a tensor"))
@@ -108,13 +107,13 @@ def store(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Object:
 
 
 def refuse_overriding(vm: VM, argument: Object) -> None:
-    """Stop the trace at a value that takes part in torch's functions by code of its own."""
+    """Stop the trace for a value that overrides torch's functions with its own code."""
     if overrides(argument.cls):
         vm.unsupported(breaks.UnsupportedValue(f"{with_article(classes.qualname(argument.cls))}, which overrides torch's functions"))
 
 
 def refuse(vm: VM, operation: TorchOperation, argument: Object) -> NoReturn:
-    """Stop the trace at an operation on what can be no argument of a node."""
+    """Stop the trace at an operation on a value that can't be an argument of a node."""
     refuse_overriding(vm, argument)
     if operation.target in ITEMS:
         vm.unsupported(breaks.UnsupportedOperation(f"{ITEMS[operation.target]} {argument!r}"))

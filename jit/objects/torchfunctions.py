@@ -1,4 +1,4 @@
-"""Which of torch's functions are operations on tensors, and how each stands in a graph: computed from where a callable lives."""
+"""Finds out which of torch's functions are operations on tensors, and what node each has in a graph, from the place where a callable is defined."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PYTHON_MODULES = frozenset({"torch.nn.functional", "torch.functional", "torch.fo
 METHODS_IN_PYTHON = vars(torch._tensor)
 """The globals of those methods of tensors that are written in Python."""
 FUNCTIONS_IN_PYTHON = frozenset(id(vars(sys.modules[name])) for name in (*PYTHON_MODULES, "torch._jit_internal") if name in sys.modules)
-"""The globals of torch's other functions, by identity. What a program puts in the place of a function may go by its name, but not by its globals."""
+"""The globals of torch's other functions, by identity. A function that a program puts in the place of one of torch's may have its name, but not its globals."""
 NOT_IN_GRAPH = frozenset({
     "from_numpy", "frombuffer", "from_file", "from_dlpack", "asarray", "is_inference", "is_nonzero", "is_distributed",
     "set_flush_denormal", "handle_torch_function", "boolean_dispatch", "assert_int_or_pair",
 })  # fmt: skip
-"""Functions that take memory, files or foreign objects, need data, or steer torch itself."""
+"""Functions that take memory, files or foreign objects, need data, or configure torch itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class TorchOperation:
     """An operation on tensors.
 
     Attributes:
-        function: a call of this is the operation.
-        subject: what a model of the operation is registered for: the function, or the descriptor of the attribute that it reads or stores.
-        op, target: of its node in a graph; None where it can be none.
-        further: what its node takes after the operation's own arguments.
+        function: calling this is the operation.
+        subject: the key for models of the operation: the function, or the descriptor of the attribute that it reads or stores.
+        op, target: those of its node in a graph; None if it can't be one.
+        further: further arguments of its node, after the operation's own.
         is_method: its first argument must be a tensor.
         swapped: its node takes the operands in the other order.
-        holder, name: where the generated code of a graph finds the function; no holder where it needn't.
+        holder, name: where the generated code of a graph finds the function; no holder if it needn't look.
     """
 
     function: Any
@@ -53,12 +53,12 @@ class TorchOperation:
     name: str = ""
 
     def is_reachable(self) -> bool:
-        """Whether a graph finds the function, and not what a program has put in its place."""
+        """Whether a graph would find the function itself, and not a replacement by the program."""
         return self.holder is None or getattr(self.holder, self.name, None) is self.function
 
 
 def special_methods() -> dict[Any, TorchOperation]:
-    """torch.Tensor's special methods; the nodes of these are Python's operators."""
+    """torch.Tensor's special methods, whose nodes are Python's operators."""
     found: dict[Any, TorchOperation] = {}
 
     def put(name: str, function: str, swapped: bool = False) -> None:
@@ -80,15 +80,15 @@ def special_methods() -> dict[Any, TorchOperation]:
 
 SPECIAL_METHODS = special_methods()
 CALLABLES = frozenset(map(id, (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType)))
-"""By identity: metaclasses may say what hashes of their classes are."""
+"""The operations by the identity of the function: metaclasses may define the hashes of their classes."""
 _known: dict[Any, TorchOperation] = {}
 
 
 def operation_of(function: Any) -> TorchOperation | None:
-    """The operation that a call of this function is; None where it is none.
+    """The operation that a call of this function is; None if it isn't one.
 
-    Functions are named as `__torch_function__` is given them: methods and special methods by the descriptor or function in torch.Tensor,
-    attributes by `__get__`, `__set__` and `__delete__` of theirs. Only special methods in C, `__add__`, go there by another name, `add`.
+    Functions are those that `__torch_function__` gets: methods and special methods are the descriptor or function in torch.Tensor,
+    attributes are the `__get__`, `__set__` and `__delete__` of their descriptor. Only special methods in C, `__add__`, have another name there, `add`.
     """
     kind = type(function)
     if id(kind) not in CALLABLES and not issubclass(kind, (OpOverload, OpOverloadPacket)):
@@ -126,7 +126,7 @@ def access_of(wrapper: MethodWrapperType) -> TorchOperation | None:
 
 
 def method_of(function: Any) -> TorchOperation | None:
-    """A method of torch.Tensor, written in C or Python; None where a program has put another in its place, so that graphs don't find it."""
+    """A method of torch.Tensor, written in C or Python; None if the program has replaced it, so that graphs don't find it."""
     special = SPECIAL_METHODS.get(function)
     if special is not None and special.is_reachable():
         return special
@@ -136,7 +136,7 @@ def method_of(function: Any) -> TorchOperation | None:
 
 
 def python_function(function: FunctionType) -> TorchOperation | None:
-    """A public function of torch's, written in Python, that stands for operators (torch.nn.functional, torch.functional); None for others."""
+    """A public function of torch, written in Python, that stands for operators (torch.nn.functional, torch.functional); None for others."""
     module, name = function.__module__, function.__name__
     if module not in PYTHON_MODULES or name.startswith("_") or name in NOT_IN_GRAPH:
         return None
@@ -145,7 +145,7 @@ def python_function(function: FunctionType) -> TorchOperation | None:
 
 
 def is_c_function(function: BuiltinFunctionType) -> bool:
-    """Whether this is a function of ATen's."""
+    """Whether this is one of ATen's functions."""
     owner, name = function.__self__, function.__name__
     if name in NOT_IN_GRAPH:
         return False

@@ -19,14 +19,14 @@ from framejit.objects.tupleobject import TupleObject, item_at
 BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 BY_VALUE = (torch.device, torch.finfo, torch.iinfo, torch._C._SDPBackend)
 CONCATENATED = type(torch.Size(()) + ()), type(() + torch.Size(()))
-"""What a size and a tuple give, and a tuple and a size."""
+"""The types of the results of adding a size and a tuple, and a tuple and a size."""
 EQUALITY = {"==": operator.eq, "!=": operator.ne}
 
 pure_methods(*BY_IDENTITY, *BY_VALUE)
 
 
 class TorchConstObject(ConstObject):
-    """An immutable value of torch's: compared and asked for attributes while tracing."""
+    """An immutable value of torch: compared and asked for attributes while tracing."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class TorchConstObject(ConstObject):
 
 
 class VersionObject(TorchConstObject):
-    """`torch.__version__`, a text that compares as a version does."""
+    """`torch.__version__`, a str that compares as a version."""
 
     __slots__ = ()
 
@@ -64,13 +64,13 @@ def wrap_version(vm: VM, value: Any, source: Source | None) -> VersionObject:
 
 @wraps(*BY_IDENTITY, by_identity=True)
 def wrap_by_identity(vm: VM, value: Any, source: Source | None) -> TorchConstObject:
-    """A dtype or its like: which one it is, is guarded."""
+    """Wrap a dtype or a similar value, which is guarded by identity."""
     return TorchConstObject(value, source)
 
 
 @wraps(*BY_VALUE)
 def wrap_by_value(vm: VM, value: Any, source: Source | None) -> TorchConstObject:
-    """A device or its like: guarded by value, when asked for."""
+    """Wrap a device or a similar value, which is guarded by value, when asked for."""
     return TorchConstObject(value, source, pending=source is not None)
 
 
@@ -167,7 +167,7 @@ def size_numel(vm: VM, self: Object) -> Object:
 
 
 class StructSequence(CSequence):
-    """A `torch.return_types` value, or a named tuple, that an operator gave."""
+    """A `torch.return_types` value, or a named tuple, that an operator has returned."""
 
     __slots__ = ()
 
@@ -183,7 +183,7 @@ class StructSequence(CSequence):
 
 
 def struct_sequence(cls: type, items: list[Object]) -> Object:
-    """The result of an operator that gives a tuple of a class of its own."""
+    """The result of an operator that returns a tuple of a class of its own."""
     if cls is torch.Size:
         return SizeObject(items, cls)
     return StructSequence(items, cls)
@@ -205,7 +205,7 @@ def make_constructor(cls: type) -> Any:
 
 @models(torch.Size)
 def make_size(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    """`torch.Size(sizes)`, of which some may be symbolic."""
+    """`torch.Size(sizes)`, some of which may be symbolic."""
     sizes = vm.observe(args[0]) if len(args) == 1 and not kwargs else None
     if sizes is not None and sizes.cls in (list, tuple, torch.Size):
         items = [vm.observe(item) for item in abstract.iterate(vm, sizes)]

@@ -41,7 +41,7 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
 
 
 def unchanged_or(tuple_: TupleObject, items: list[Object]) -> TupleObject:
-    """The tuple itself where it holds just these items, or a new one where it is of a subclass (Objects/tupleobject.c)."""
+    """The tuple itself if it has just these items, or a new one if it is of a subclass (Objects/tupleobject.c)."""
     return tuple_ if tuple_.cls is tuple else TupleObject(items)
 
 
@@ -100,7 +100,7 @@ def count(vm: VM, self: TupleObject, item: Object) -> Object:
 
 
 class Hashed:
-    """Something whose hash is known: the hash of a hash is another number."""
+    """A stand-in with a given hash: the hash of a hash can be another number."""
 
     __slots__ = ("hash",)
 
@@ -131,7 +131,7 @@ def getnewargs(vm: VM, self: TupleObject) -> Object:
 
 
 class Probe(NamedTuple):
-    """A named tuple, to find out what its fields' descriptors are."""
+    """A named tuple, used to find the type of its fields' descriptors."""
 
     field: Any
 
@@ -161,7 +161,7 @@ class FieldGetterObject(Object):
         return item
 
     def name_in(self, obj: Object) -> str | None:
-        """What the field is called in the class of a named tuple."""
+        """The name of the field in the class of a named tuple."""
         return next((name for name, found in classes.class_dict(obj.cls).items() if found is self.value), None)
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
@@ -173,5 +173,5 @@ class FieldGetterObject(Object):
 
 @wraps(FieldGetter, by_identity=True)
 def wrap_field_getter(vm: VM, value: Any, source: Source | None) -> FieldGetterObject:
-    """The descriptor of a named tuple's field."""
+    """Wrap the descriptor of a named tuple's field."""
     return FieldGetterObject(FieldGetter, source, value)

@@ -20,7 +20,7 @@ ITEMS = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__lt__
 
 
 def means_a_tuple(vm: VM, cls: type) -> bool:
-    """Whether C code finds nothing in instances of a subclass of tuple but the tuple: no code of the program's that it would call.
+    """Whether C code treats an instance of a subclass of tuple as that tuple alone, because it would call no code of the program's.
 
     A `__repr__` may be there (named tuples have one): functions that write text have models of their own.
     """
@@ -29,13 +29,13 @@ def means_a_tuple(vm: VM, cls: type) -> bool:
 
 
 def refuse_own_items(vm: VM, obj: Object) -> None:
-    """Break for a list or tuple as an argument of an operation of torch's that may ask methods of the program's for its items."""
+    """Break for a list or tuple as an argument of one of torch's operations if that may call the program's methods for its items."""
     if any(abstract.may_run_python(vm.raw_type_lookup(obj.cls, name)) for name in ("__iter__", "__len__", "__getitem__")):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(obj.cls)} with methods of its own as an argument of an operation"))
 
 
 class TupleObject(Object):
-    """An immutable sequence. `elements` is None until the contents of a tuple from outside are looked at."""
+    """An immutable sequence. `elements` is None until the contents of a tuple from outside are needed."""
 
     __slots__ = ("elements", "guarded")
 
@@ -48,7 +48,7 @@ class TupleObject(Object):
         self.guarded = source is None
 
     def items(self, vm: VM) -> list[Object]:
-        """The elements, unobserved. Guards the length of a tuple from outside. Not to be changed by the caller."""
+        """The elements, unobserved. Guards the length of a tuple from outside. The caller must not change the list."""
         elements = self.elements
         if elements is None:
             source = self.source
@@ -119,7 +119,7 @@ class TupleObject(Object):
         return None
 
     def peek(self, vm: VM, index: int) -> Object | None:
-        """One item of a tuple from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
+        """One item of a tuple from outside whose contents aren't known, counted from its beginning; the length stays unguarded."""
         if self.elements is not None or self.guarded or index < 0:
             return None
         return present_item(vm, self, index)
@@ -127,7 +127,7 @@ class TupleObject(Object):
     def as_real(self, vm: VM) -> Any:
         if self.is_knowable():
             for item in self.elements or ():
-                vm.observe(item).as_real(vm)  # an item may be none for C code
+                vm.observe(item).as_real(vm)  # an item may not be one for C code
             return self.constant(vm)
         if self.cls is not tuple and not means_a_tuple(vm, self.cls):
             raise NotConstant(self)
@@ -190,7 +190,7 @@ def item_at(vm: VM, items: list[Object], index: int, kind: str) -> Object:
 
 @wraps(tuple)
 def wrap_tuple(vm: VM, value: Any, source: Source) -> TupleObject:
-    """A tuple from outside: nothing of its contents is known yet."""
+    """Wrap a tuple from outside: nothing is known about its contents yet."""
     return TupleObject(None, type(value), source, value)
 
 

@@ -1,6 +1,6 @@
-"""Fields of classes that C code of `type` computes (Objects/typeobject.c: type_getsets, type_members): which are fixed, and how the others are guarded.
+"""Fields of classes that C code of `type` computes (Objects/typeobject.c: type_getsets, type_members): some are fixed, the others are guarded.
 
-They are not attributes in the class's namespace, so nothing that guards look-ups along the MRO says that they are as they were.
+They are not attributes in the class's namespace, so the guards on look-ups along the MRO don't cover them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakref
 ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
 """Attributes of a class that a program can assign to, and those that follow from them. Guards read them in each call."""
 OWN = frozenset({"__annotations__", "__abstractmethods__", "__type_params__"})
-"""Attributes of a class that lie in its own namespace under the same name."""
+"""Attributes of a class that are stored in its own namespace under the same name."""
 
 
 def is_field(vm: VM, obj: Object, name: str) -> bool:
@@ -32,13 +32,13 @@ def is_field(vm: VM, obj: Object, name: str) -> bool:
 
 
 def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
-    """The class's own attribute, not an inherited one; guarded, whether it is found or not."""
+    """The class's own attribute, not an inherited one; its presence or absence is guarded."""
     found = vm.type_lookup(cls, name)
     return found if name in classes.class_dict(cls) else None
 
 
 def read(vm: VM, obj: Object, name: str) -> Object:
-    """A field of the class that `obj` stands for. Raises the program's AttributeError where the class doesn't have it."""
+    """A field of the class that `obj` stands for. Raises the program's AttributeError if the class doesn't have it."""
     real = obj.value
     descriptor = type.__dict__[name]
     if name in FIXED or (not classes.can_change(real) and name not in ("__dict__", "__flags__")):
@@ -65,7 +65,7 @@ def refuse(vm: VM, obj: Object, name: str) -> NoReturn:
 
 
 def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
-    """The name of a class where C code writes it into text; guarded."""
+    """The name of a class as C code writes it in messages; guarded."""
     obj = vm.const(cls)
     if not is_field(vm, obj, field):
         refuse(vm, obj, field)
@@ -74,17 +74,17 @@ def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
 
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "optree", "typing_extensions"}
 LOOKED_AT = ("__getattribute__", "__getattr__", "__hash__", "__eq__", "__ne__", "__or__", "__ror__", "__bool__", "__len__", "__repr__", "__str__")
-"""Special methods by which C code looks at a class that it is given."""
+"""Special methods that C code calls on a class that it is given."""
 
 
 def is_of_program(found: Any) -> bool:
-    """Whether what a class has under the name of a method is Python code that is neither CPython's nor a library's which framejit knows."""
+    """Whether the attribute under a method's name is Python code that is neither CPython's nor that of a library which framejit knows."""
     function = getattr(found, "__func__", found) if isinstance(found, (classmethod, staticmethod)) else found
     return isinstance(function, FunctionType) and function.__globals__.get("__name__", "").partition(".")[0] not in LIBRARIES
 
 
 def answers_for_itself(vm: VM, cls: type) -> bool:
-    """Whether C code that is given this class may run code of the program's: its metaclass says what attributes, hashes or comparisons give."""
+    """Whether C code that is given this class may run the program's code, because its metaclass defines attribute access, hashes or comparisons."""
     return type(cls) is not type and any(is_of_program(vm.raw_type_lookup(type(cls), name)) for name in LOOKED_AT)
 
 
@@ -99,7 +99,7 @@ def type_repr(vm: VM, self: Object) -> Object:
 
 @models(type.mro)
 def type_mro(vm: VM, self: Object) -> Object:
-    """Objects/typeobject.c: type_mro_impl: the linearisation of the bases, which is the MRO where the metaclass doesn't say otherwise."""
+    """Objects/typeobject.c: type_mro_impl: the linearisation of the bases, which is the MRO unless the metaclass says otherwise."""
     self = vm.observe(self)
     if vm.raw_type_lookup(self.cls, "mro") is not type.__dict__["mro"]:
         refuse(vm, self, "mro()")

@@ -1,4 +1,4 @@
-"""Classes and `super` (Objects/typeobject.c): attribute look-up along the MRO, and the making of instances."""
+"""Classes and `super` (Objects/typeobject.c): attribute look-up along the MRO, and the creation of instances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TypeObject(IdentityConstant):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls is not type:
-            vm.identity_key(self)  # breaks where the metaclass says what the hash is
+            vm.identity_key(self)  # breaks if the metaclass defines the hash
         return self.value
 
     def as_real(self, vm: VM) -> Any:
@@ -141,7 +141,7 @@ def type_getattribute(vm: VM, self: Object, name: Object) -> Object:
 
 
 class SuperObject(Object):
-    """A `super()` proxy: attributes of the classes behind `start` in the MRO of the receiver's class."""
+    """A `super()` proxy: attributes of the classes after `start` in the MRO of the receiver's class."""
 
     __slots__ = ("start", "receiver", "receiver_type")
 
@@ -200,7 +200,7 @@ def wrap_super(vm: VM, value: Any, source: Source) -> SuperObject:
 
 @models(super)
 def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    """Objects/typeobject.c: super_init. Without arguments: the frame's `__class__` cell and its argument 0."""
+    """Objects/typeobject.c: super_init. Without arguments, it takes the frame's `__class__` cell and its argument 0."""
     if kwargs:
         vm.raise_(TypeError, "super() takes no keyword arguments")
     if len(args) > 2:
@@ -218,7 +218,7 @@ def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
 
 
 def super_arguments(vm: VM) -> tuple[Object, Object]:
-    """What zero-argument `super()` takes from its frame: the content of the `__class__` cell, and argument 0."""
+    """The arguments that zero-argument `super()` takes from its frame: the content of the `__class__` cell, and argument 0."""
     frame = vm.frame
     assert frame is not None
     if frame.code.co_argcount == 0:
@@ -236,7 +236,7 @@ def super_arguments(vm: VM) -> tuple[Object, Object]:
 
 
 def super_check(vm: VM, cls: type, receiver: Object) -> type:
-    """Objects/typeobject.c: supercheck: the class whose MRO counts."""
+    """Objects/typeobject.c: supercheck: the class whose MRO is used."""
     if issubclass(receiver.cls, type):
         vm.rest_on_bases(receiver.value)
         if classes.is_subtype(receiver.value, cls):
@@ -286,7 +286,7 @@ class AliasObject(IdentityConstant):
         return self.value
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        """ga_call: an instance of the origin, which is told what it was made by, if it can be."""
+        """ga_call: an instance of the origin, which gets this alias as its `__orig_class__` if it can."""
         if self.cls is not GenericAlias:
             return super().call(vm, args, kwargs)
         made = vm.observe(abstract.call(vm, vm.const(self.value.__origin__), args, kwargs))
@@ -309,9 +309,9 @@ class AliasObject(IdentityConstant):
             vm.raise_(AttributeError, *error.args)
 
     def rest_on_own(self, vm: VM, name: str) -> None:
-        """Guard an attribute that the alias itself may have, which can be changed.
+        """Guard an attribute that the alias itself may have, and that can be changed.
 
-        A type variable of Python 3.12 has attributes of its own in no `__dict__`, and evaluates its bound and constraints when they are first read.
+        A type variable of Python 3.12 has its own attributes outside of any `__dict__`, and evaluates its bound and constraints when they are first read.
         """
         own = getattr(self.value, "__dict__", None)
         if own is None and (name in EVALUATED or not hasattr(self.cls, name)):

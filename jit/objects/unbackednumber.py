@@ -1,7 +1,7 @@
-"""Numbers that nobody knows before the graph has run: items of tensors, sizes that depend on data, and what is computed from such.
+"""Numbers that aren't known before the graph has run: items of tensors, sizes that depend on data, and numbers computed from them.
 
-The generated code gets them from the graph as plain ints, floats and bools, and does arithmetic and comparisons on them in plain Python. What asks for the
-value of one while tracing breaks the trace there, unless what the program has said with `torch._check` decides the answer.
+The generated code gets them from the graph as plain ints, floats and bools, and does arithmetic and comparisons on them in plain Python. An operation that
+needs the value of one while tracing breaks the trace, unless what the program has declared with `torch._check` decides the answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from torch import fx
 
 MAX_DEPTH = 200
-"""So many computations may be in one another."""
+"""The largest nesting depth of computations."""
 MANY_BITS = 1000
 """Ints of fewer bits than this become floats without an error."""
 EXACT_BITS = 53
 EXACT_INTS = 2**EXACT_BITS
-"""Doubles have all ints up to here."""
+"""Doubles represent all ints up to here exactly."""
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
@@ -40,14 +40,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": int, "float": float, "bool": bool, "not": operator.not_, "abs": abs, "min": min, "max": max, "round": round, "sum": sum_of,
 }  # fmt: skip
 OPERATIONS = ARITHMETIC | COMPARISONS | FUNCTIONS
-"""What can wait until the graph has run."""
+"""Operations that can wait until the graph has run."""
 PYTHONS_OWN = frozenset({"abs", "min", "max", "round", "sum", "//", "%"})
-"""What can wait, and torch computes otherwise than Python: nodes call Python's."""
+"""Operations that can wait, but that torch computes differently from Python: nodes call Python's."""
 NUMBERS = (int, float, bool)
 
 
 class UnbackedValue(Object):
-    """A value that depends on the data of tensors: a number, or a text with such a number in it. Whoever asks for it breaks the trace."""
+    """A value that depends on the data of tensors: a number, or a text with such a number in it. Asking for it breaks the trace."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class UnbackedValue(Object):
         return False
 
     def is_knowable(self) -> bool:
-        """The trace is to break in `constant`, whatever asks: no other way to the value exists."""
+        """True, so that every operation asks for `constant`, which breaks the trace: there is no other way to the value."""
         return True
 
 
@@ -72,7 +72,7 @@ class UnbackedNumber(UnbackedValue):
 
     @property
     def depth(self) -> int:
-        """How many computations are in one another."""
+        """The nesting depth of computations."""
         return 0
 
     def in_graph(self, vm: VM) -> fx.Node:
@@ -84,7 +84,7 @@ class UnbackedNumber(UnbackedValue):
         raise NotImplementedError
 
     def sym(self, vm: VM) -> Any:
-        """What torch's ShapeEnv knows it as; None where that is nothing: floats are left to Python."""
+        """Its representation in torch's ShapeEnv; None if it has none: floats are left to Python."""
         return None
 
     def bits(self) -> int:
@@ -102,7 +102,7 @@ class UnbackedNumber(UnbackedValue):
         return vm.graph.unbacked.ask(self) if known is MISSING else known
 
     def truth_value(self) -> UnbackedNumber:
-        """The bool that its truth is."""
+        """The bool that its truth value is."""
         return self if self.cls is bool else Computed(bool, "!=", (self, NumberObject(0)))
 
     def truth(self, vm: VM) -> bool:
@@ -140,7 +140,7 @@ class UnbackedNumber(UnbackedValue):
 
 
 class LeafNumber(UnbackedNumber):
-    """A number that isn't computed from others. `expression`, `lineno`: what the program gets it by, and where."""
+    """A number that isn't computed from others. `expression`, `lineno`: the program's expression for it, and its line."""
 
     __slots__ = ("expression", "lineno")
 
@@ -160,12 +160,12 @@ class LeafNumber(UnbackedNumber):
         return {int: 64, bool: 1, float: 0}[self.cls]
 
     def why(self, asking: str, check: str) -> breaks.Break:
-        """Why the trace breaks where the program needs its value. `check`: what would have to be known."""
+        """The reason for the break if the program needs its value. `check`: what would have to be known."""
         raise NotImplementedError
 
 
 class Datum(LeafNumber):
-    """A number that a node of the graph gives."""
+    """A number that a node of the graph returns."""
 
     __slots__ = ("node",)
 
@@ -191,7 +191,7 @@ class Datum(LeafNumber):
 
 
 class Computed(UnbackedNumber):
-    """A number that the generated code computes, once the graph has run. `node`: in the graph, where one was needed."""
+    """A number that the generated code computes after the graph has run. `node`: its node in the graph, if one was needed."""
 
     __slots__ = ("operation", "operands", "node")
 
@@ -264,12 +264,12 @@ IN_GRAPHS: dict[str, Callable[..., Any]] = {
     **{symbol: ARITHMETIC[symbol] for symbol in ("+", "-", "*", "//", "%")}, **COMPARISONS, "max": torch.sym_max, "min": torch.sym_min,
     "not": torch.sym_not,
 }  # fmt: skip
-"""The operations on ints that nodes do."""
+"""The operations on ints that nodes compute."""
 
 
 def as_tensor(vm: VM, number: Object) -> Object | None:
-    """A tensor of one double that is a float, or a known number itself; None where that can't be in the graph. Arithmetic on such tensors rounds as
-    Python's does, whereas torch would rearrange that on symbols."""
+    """A tensor with a float as its one double, or a known number itself; None if that can't be in the graph. Arithmetic on such tensors rounds as
+    Python does, whereas torch would rearrange arithmetic on symbols."""
     if isinstance(number, NumberObject):
         if number.pending and number.symbol(vm) is not None:
             return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64), "device": vm.const("cpu")})
@@ -288,7 +288,7 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
 
 
 def by_python(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> list[Object] | None:
-    """A tensor of what a function gives for numbers, and one of whether it doesn't fail; None where these can't be in the graph."""
+    """A tensor with the result of a function of numbers, and one that says whether it has succeeded; None if these can't be in the graph."""
     parts = [part_of(vm, number) for number in numbers] if vm.graph.unbacked.may_begin() else [None]
     if None in parts:
         return None
@@ -297,7 +297,7 @@ def by_python(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> li
 
 
 def part_of(vm: VM, number: Object) -> Object | None:
-    """A number as a tensor; None where that can't be in the graph."""
+    """A number as a tensor; None if that can't be in the graph."""
     number = operand(number) or number
     if isinstance(number, NumberObject):
         settled(vm, number)
@@ -309,7 +309,7 @@ def part_of(vm: VM, number: Object) -> Object | None:
 
 
 def checked(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> Object | None:
-    """What a function that may fail gives for numbers of which one at least depends on data; None of others, and where the graph can't compute it, or not
+    """The result of a function that may fail, for numbers at least one of which depends on data; None for others, and if the graph can't compute it, or can't
     check that it doesn't fail."""
     if not any(isinstance(number, UnbackedNumber) for number in numbers) or not vm.graph.unbacked.may_check():
         return None
@@ -322,7 +322,7 @@ def checked(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> Obje
 
 
 def comparison_as_tensor(vm: VM, number: Object) -> Object | None:
-    """A tensor of one bool that is a comparison of two ints or of two floats; None of any other number."""
+    """A tensor with a comparison of two ints or of two floats as its one bool; None for any other number."""
     if not isinstance(number, Computed) or number.operation not in COMPARISONS:
         return None
     parts: list[Object | None] = list(number.operands)
@@ -334,7 +334,7 @@ def comparison_as_tensor(vm: VM, number: Object) -> Object | None:
 
 
 def whole_as_tensor(vm: VM, number: Object) -> Object | None:
-    """A tensor of one int, or the int itself where it is known; None where that can't be in the graph."""
+    """A tensor with one int, or the int itself if it is known; None if that can't be in the graph."""
     if isinstance(number, NumberObject) and not number.is_symbolic(vm):
         return number if abs(number.constant(vm)) <= EXACT_INTS else None
     if isinstance(number, UnbackedNumber) and number.sym(vm) is None:
@@ -343,8 +343,8 @@ def whole_as_tensor(vm: VM, number: Object) -> Object | None:
 
 
 def item_as_tensor(vm: VM, number: Datum) -> Object | None:
-    """A tensor of one double that is a number which a node gives. Ints become doubles as in Python: the nearest one. It is made of the number and not of the
-    tensor that has given it, which the program may have changed since."""
+    """A tensor with one double, made from a number that a node returns. Ints become the nearest double, as in Python. It is made from the number and not from
+    the tensor that contained it, which the program may have changed since."""
     if not vm.graph.unbacked.may_begin() or number.cls is bool:
         return None
     with vm.graph.unbacked.beside(number):
@@ -352,21 +352,21 @@ def item_as_tensor(vm: VM, number: Datum) -> Object | None:
 
 
 def divides_as_floats(dividend: Object, divisor: Object) -> bool:
-    """Whether the quotient is that of the operands as floats. Python rounds that of two ints once; as floats, ints of more than 53 bits are rounded before."""
+    """Whether the quotient is that of the operands as floats. Python rounds the quotient of two ints once; ints of over 53 bits are first rounded as floats."""
     if float in (dividend.cls, divisor.cls) or (bits_of(dividend) <= EXACT_BITS and bits_of(divisor) <= EXACT_BITS):
         return True
     return divisor.is_known() and abs(divisor.value).bit_count() == 1
 
 
 def operand(obj: Object) -> Object | None:
-    """An Object as an operand of arithmetic that waits; None if it is no number."""
+    """An Object as an operand of arithmetic that waits; None if it isn't a number."""
     if isinstance(obj, (UnbackedNumber, NumberObject)):
         return obj
     return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else None
 
 
 def whole_sym(vm: VM, number: Object) -> Any:
-    """The value or SymInt of an int beside unbacked ones; None of other numbers."""
+    """The value or SymInt of an int next to unbacked ones; None for other numbers."""
     return sym_of(vm, number) if isinstance(number, NumberObject) and number.cls is int else None
 
 
@@ -388,7 +388,7 @@ def bits_of_pending(number: NumberObject) -> int:
 
 
 def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | None:
-    """`left symbol right`, to be computed once the graph has run; None where that may fail, so that somebody has to ask for the values now."""
+    """`left symbol right`, to be computed after the graph has run; None if that may fail, so that the values must be asked for now."""
     first, second = operand(left), operand(right)
     if first is None or second is None or (symbol not in ARITHMETIC and symbol not in PYTHONS):
         return None
@@ -406,19 +406,19 @@ def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | Non
 
 
 def may_divide(vm: VM, divisor: NumberObject) -> bool:
-    """Whether a number that is no tensor's isn't zero, which is guarded."""
+    """Whether a number that doesn't come from a tensor isn't zero, which is guarded."""
     settled(vm, divisor)
     return is_nonzero(vm, divisor)
 
 
 def settled(vm: VM, number: NumberObject) -> None:
-    """Have a number from outside be symbolic or known."""
+    """Make a number from outside symbolic or known."""
     if number.pending and sym_of(vm, number) is None:
         number.constant(vm)
 
 
 def converted(vm: VM, cls: type, number: Object) -> Object | None:
-    """`int(number)`, `float(number)` or `bool(number)` of one whose value isn't known; None of others, and where it may fail."""
+    """`int(number)`, `float(number)` or `bool(number)` of one whose value isn't known; None for others, and if it may fail."""
     if not isinstance(number, UnbackedNumber) or (cls is float and bits_of(number) >= MANY_BITS):
         return None
     if cls is int and number.cls is float:
@@ -431,7 +431,7 @@ def converted(vm: VM, cls: type, number: Object) -> Object | None:
 
 
 def function_of(name: str, numbers: Sequence[Object]) -> Object | None:
-    """`abs`, `min` or `max` of numbers of one type, of which one at least isn't known; None of others."""
+    """`abs`, `min` or `max` of numbers of one type, at least one of which isn't known; None for others."""
     cls = numbers[0].cls if numbers else None
     if cls not in (int, float) or any(operand(number) is None or number.cls is not cls for number in numbers):
         return None
@@ -441,7 +441,7 @@ def function_of(name: str, numbers: Sequence[Object]) -> Object | None:
 
 
 def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
-    """`sum()` of numbers of which one at least is a float whose value isn't known; None of others, and where it may fail."""
+    """`sum()` of numbers at least one of which is a float whose value isn't known; None for others, and if it may fail."""
     if not any(isinstance(number, UnbackedNumber) and number.cls is float for number in numbers):
         return None
     found = [operand(number) for number in numbers]
@@ -455,7 +455,7 @@ def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
 
 
 def rounded_to(number: Object, digits: int) -> Object | None:
-    """`round(number, digits)` of a float whose value isn't known; None of others, and where it may fail."""
+    """`round(number, digits)` of a float whose value isn't known; None for others, and if it may fail."""
     return Computed(float, "round", (number, NumberObject(digits))) if isinstance(number, UnbackedNumber) and digits >= 0 else None
 
 
@@ -470,7 +470,7 @@ def opposite(condition: UnbackedNumber) -> UnbackedNumber:
 
 
 def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
-    """The condition as one that says more to torch, by what is known: of a size, not to be 0 is to be greater."""
+    """The condition in a form that tells torch more, given what is known: for a size, not being 0 is being greater."""
     if isinstance(condition, Computed) and condition.operation == "!=":
         number, other = condition.operands
         if isinstance(number, UnbackedNumber) and number.cls is int and other.is_known() and vm.graph.unbacked.least(number) == other.constant(vm):
@@ -479,14 +479,14 @@ def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
 
 
 def is_checked(vm: VM, condition: Object, is_sure: bool = False) -> bool:
-    """Whether a condition holds, as the graph checks, or as is known. `is_sure`: no check of it can fail."""
+    """Whether a condition holds, as the graph checks, or as is known. `is_sure`: a check of it can't fail."""
     if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
         return vm.graph.unbacked.checks(condition, is_sure)
     return bool(condition.constant(vm))
 
 
 def negation(vm: VM, number: Object) -> Object | None:
-    """`not number` of one whose truth isn't known; None of others."""
+    """`not number` of one whose truth isn't known; None for others."""
     if not isinstance(number, UnbackedNumber):
         return None
     return opposite(number.truth_value()) if vm.graph.unbacked.value(number.truth_value()) is None else None

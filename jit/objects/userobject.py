@@ -1,4 +1,4 @@
-"""Instances of classes that the trace knows nothing special of: an instance dict, slots, and what the class says."""
+"""Instances of classes that have no special treatment: an instance dict, slots, and what the class says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UserObject(Object):
         return self.attrs
 
     def share_dict(self, vm: VM, namespace: Object) -> bool:
-        """An instance that the trace has made can take a plain dict."""
+        """An instance that the trace has made accepts a plain dict."""
         if self.source is not None or namespace.cls is not dict:
             return False
         vm.trail.set(self, "attrs", namespace)
@@ -53,7 +53,7 @@ class UserObject(Object):
             return None
         source = member_source(vm, self, self.source, member)
         try:
-            # Observed at once: were the value never looked at, nothing else would guard that the slot is set.
+            # Observed at once: if the value were never read, nothing else would guard that the slot is set.
             return vm.observe(vm.wrap(member.__get__(self.value), source))
         except AttributeError:
             vm.guard(IsMissing, source)
@@ -107,12 +107,12 @@ class UserObject(Object):
 
 
 def store_member(member: MemberDescriptorType, owner: Any, value: Any) -> None:
-    """Store to a slot past any `__setattr__` (runs in generated code)."""
+    """Store to a slot, bypassing any `__setattr__` (runs in generated code)."""
     member.__set__(owner, value)
 
 
 def delete_member(member: MemberDescriptorType, owner: Any) -> None:
-    """Unset a slot past any `__delattr__` (runs in generated code); one that the trace has set and unset again may never have been set."""
+    """Unset a slot, bypassing any `__delattr__` (runs in generated code); one that the trace has set and unset again may never have been set."""
     with contextlib.suppress(AttributeError):
         member.__delete__(owner)
 
@@ -124,7 +124,7 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
 
 @wraps(weakref.ProxyType, weakref.CallableProxyType, FrameType)
 def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
-    """Objects whose attributes are another's: the referent's, those of code that is running."""
+    """Break for objects whose attributes belong to another: a weak proxy's referent, or running code."""
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
 
 
@@ -176,7 +176,7 @@ def attribute_name(vm: VM, name: Object) -> str:
 
 
 def check_no_class(vm: VM, self: Object) -> None:
-    """Objects/typeobject.c: hackcheck: object's slots are not for what has stricter ones, nor does its look-up know class attributes."""
+    """Objects/typeobject.c: hackcheck: object's slots don't apply to objects with stricter ones, nor does its look-up know class attributes."""
     if issubclass(self.cls, type):
         vm.unsupported(breaks.UnsupportedCall("an attribute method of object on a class"))
 

@@ -1,4 +1,4 @@
-"""Texts made of numbers and strings that the trace doesn't rest on: f"{name}, step {i}: {loss.item():.3f}". The generated code writes them in each call."""
+"""Texts made of numbers and strings that aren't guarded: f"{name}, step {i}: {loss.item():.3f}". The generated code writes them in each call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from framejit.objects.unbackednumber import MANY_BITS, UnbackedNumber, UnbackedV
 SAMPLES: dict[type, tuple[Any, ...]] = {
     int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False), str: ("", "a", "\u20ac\n"),
 }  # fmt: skip
-"""A format that has no error for these has none for any value of their type."""
+"""Sample values: a format that raises for none of these raises for no value of their type."""
 
 Part = str | tuple[Object, Callable[[Any, str], str], str]
-"""A piece of a text, or a number or string in it, with the function that writes it, and how that is to write it."""
+"""A piece of a text, or a number or string in it with the function that writes it and the format spec."""
 
 
 class StringObject(ConstObject):
@@ -29,7 +29,7 @@ class StringObject(ConstObject):
 
 
 class DeferredText(Deferred):
-    """A text with numbers and strings in it that come from outside. Their values are guarded only where something asks for the text."""
+    """A text that contains numbers and strings from outside. Their values are guarded only if something asks for the text."""
 
     __slots__ = ("parts", "operands")
 
@@ -49,7 +49,7 @@ class DeferredText(Deferred):
         if self.pending:
             for value in self.values():
                 if isinstance(value, NumberObject) and value.source is not None:
-                    ConstObject.constant(value, vm)  # a guard on its value, not a relation of symbols, says what changes from call to call
+                    ConstObject.constant(value, vm)  # a guard on its value, not a relation between symbols, shows what changes from call to call
                 else:
                     value.constant(vm)
             vm.trail.fill(self, "pending", False)
@@ -66,7 +66,7 @@ class DeferredText(Deferred):
 
 
 class UnbackedText(UnbackedValue):
-    """A text with numbers in it whose values aren't known before the graph has run."""
+    """A text that contains numbers whose values aren't known before the graph has run."""
 
     __slots__ = ("parts",)
 
@@ -119,7 +119,7 @@ def format_as_ascii(value: Any, spec: str) -> str:
 
 
 CONVERSIONS: dict[str | None, Callable[[Any, str], str]] = {None: format, "s": format_as_text, "r": format_as_repr, "a": format_as_ascii}
-"""What writes a value in an f-string, by the letter after the exclamation mark."""
+"""The functions that write a value in an f-string, by the letter after the exclamation mark."""
 
 
 def format_by_percent(number: Any, template: str) -> str:
@@ -133,7 +133,7 @@ def is_from_outside(obj: Object) -> bool:
 
 
 def waits(vm: VM, obj: Object) -> bool:
-    """Whether an Object is a number or string that the trace doesn't rest on, or a text with such in it."""
+    """Whether an Object is a number or string that isn't guarded, or a text that contains one."""
     if is_from_outside(obj):
         return True
     if isinstance(obj, NumberObject):
@@ -142,7 +142,7 @@ def waits(vm: VM, obj: Object) -> bool:
 
 
 def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = format, spec: str = "") -> Object | None:
-    """The text of a number or string that the trace doesn't rest on; None of others, and where making it may fail."""
+    """The text of a number or string that isn't guarded; None for others, and if making it may fail."""
     if is_waiting(number) or not waits(vm, number) or (number.cls is not str and bits_of(number) >= MANY_BITS):
         return None
     try:
@@ -154,7 +154,7 @@ def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = form
 
 
 def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | None:
-    """Texts one after the other; None where the values of all are known."""
+    """Texts joined by a separator; None if the values of all are known."""
     if not any(is_waiting(text) or is_from_outside(text) for text in texts):
         return None
     parts: list[Part] = []
@@ -177,12 +177,12 @@ def text_of(parts: Sequence[Part]) -> DeferredText | UnbackedText:
 
 
 def is_waiting(text: Object) -> bool:
-    """Whether a text has numbers in it that the trace doesn't rest on."""
+    """Whether a text contains numbers that aren't guarded."""
     return isinstance(text, UnbackedText) or (isinstance(text, DeferredText) and text.pending)
 
 
 def added(vm: VM, symbol: str, text: Object, other: Object, reflected: bool) -> Object | None:
-    """`text + other`, or the other way round; None of what is no text, or would have to be asked for its value."""
+    """`text + other`, or the other way round; None if one isn't a text, or its value would have to be asked for."""
     if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or is_waiting(other) or is_from_outside(other)):
         return None
     return joined(vm, [other, text] if reflected else [text, other])

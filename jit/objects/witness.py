@@ -1,6 +1,6 @@
-"""A second opinion on models while compiling (FRAMEJIT_CHECK=compile): the real function is called too where all arguments are known constants.
+"""Checks models while compiling (FRAMEJIT_CHECK=compile): if all arguments are known constants, the real function is called too, for comparison.
 
-What a trace has handled of a model's exception, or computed with its result, nothing checks any more when the code runs.
+If a trace has handled a model's exception, or computed with its result, nothing checks these any more when the code runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from framejit.objects.tupleobject import TupleObject
 
 PLAIN = (int, float, bool, str, bytes, complex, NoneType, EllipsisType)
 MODULES = ("builtins", "math", "cmath", "_operator", "_functools", "_heapq", "itertools")
-"""The modules whose functions may be called for nothing: they change nothing but their arguments."""
+"""The modules whose functions may be called for comparison: they change nothing but their arguments."""
 
 NEVER = ("input", "open", "print", "breakpoint", "exec", "eval", "compile", "id", "super", "__import__", "locals", "globals", "vars", "dir")
 
@@ -31,14 +31,14 @@ class Witness:
         self.kwargs = kwargs
 
     def said(self) -> tuple[Any, BaseException | None]:
-        """What the real function gives and raises."""
+        """The result of the real function, or the exception that it raises."""
         try:
             return self.real(*self.args, **self.kwargs), None
         except Exception as error:
             return None, error
 
     def check_result(self, vm: VM, result: Object) -> None:
-        """Raises InternalError where the real function doesn't give what the model gives, so far as that is known."""
+        """Raises InternalError if the real function doesn't give the same result as the model, as far as that is known."""
         found, error = self.said()
         if error is not None:
             self.refute(f"gives a {classes.qualname(settle(result).cls)}", f"raises {type(error).__qualname__}: {error}")
@@ -50,7 +50,7 @@ class Witness:
             self.refute(f"gives {shown(known):.100}", f"gives {shown(found):.100}")
 
     def check_error(self, vm: VM, exc: Object) -> None:
-        """Compare the exception that the model raises with what the real function does."""
+        """Compare the exception that the model raises with that of the real function."""
         found, error = self.said()
         claim = f"raises {classes.qualname(exc.cls)}"
         if error is None:
@@ -71,7 +71,7 @@ class Witness:
 
 
 def shown(value: Any) -> str:
-    """repr(), with ints in hexadecimal that have more digits than Python writes out (sys.set_int_max_str_digits)."""
+    """repr(), but ints with more digits than Python converts to text are in hexadecimal (sys.set_int_max_str_digits)."""
     try:
         return repr(value)
     except ValueError:
@@ -95,7 +95,7 @@ def witness_of(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object])
 
 
 def peek(vm: VM, obj: Object, depth: int = 3) -> Any:
-    """The real value of what is known to be a plain constant, or a list or tuple of such that the trace has made. Raises NotConstant."""
+    """The real value of an Object that is known to be a plain constant, or a list or tuple of such made by the trace. Raises NotConstant otherwise."""
     obj = settle(obj)
     if isinstance(obj, ConstObject) and obj.cls in PLAIN:
         return obj.value

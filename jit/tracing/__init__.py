@@ -1,1 +1,1 @@
-"""One trace: the VM that objects and interpreter see, where it stops, and what becomes of its frames then."""
+"""One trace: the VM that objects and the interpreter see, the reasons to stop, and how the frames of a stopped trace continue."""

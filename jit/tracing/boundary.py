@@ -1,23 +1,23 @@
-"""Where a graph break inside library code is taken: at the program's call of the library.
+"""Moves a graph break inside library code to the program's call of the library.
 
     def forward(self, x):
         y = x.sin()
         logger.info("step %d", 3)      # breaks ten calls deeper, in TextIOWrapper.write: the call is split here, once
         return y.cos()
 
-Beneath the call are no tensors to speak of, so splitting the library's own frames would only make many pieces of nothing. What the trace has
-done since the call began is taken back; the call runs natively as a whole, and functions of the program that it calls back are compiled on
-their own (upcalls.py). So the frames of a break are looked at from the program's innermost one inwards:
+Hardly any tensors are used inside such a call, so splitting the library's own frames would only make many useless pieces. What the trace has
+done since the call began is undone; the call runs natively as a whole, and functions of the program that it calls back are compiled on
+their own (upcalls.py). So the frames of a break are examined from the program's innermost one inwards:
 
 - The standard library's are never split, nor are those of `torch.autograd.functional`, which run a backward pass for each number, nor those of
   `torch.func`'s transforms.
-- Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
-  only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
-- Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them. So is what a
-  decorator has put around such code, or around the program's: most of what it calls would run outside of graphs otherwise.
-- Functions that compute no tensors, whosever they are, run natively as a whole where what they draw or compute decides which way they go.
+- Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that don't use torch, and generated code are split
+  only if an operation has entered the graph since they were called: otherwise it would run outside of graphs.
+- Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them. So are wrappers that
+  a decorator has put around such code, or around the program's: otherwise most of what they call would run outside of graphs.
+- Functions that compute no tensors, no matter whose, run natively as a whole if what they draw or compute decides how they continue.
 
-Frames that no resume function could reach, because their results pass through other code first, don't count: what calls them runs natively anyway.
+Frames that no resume function could reach, because their results pass through other code first, don't count: the calling code runs natively anyway.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from framejit.tracing.stops import GraphBreak
 from framejit.tracing.trace import Trace
 
 ENOUGH = 2
-"""Traces that have to break inside one call before others break at it without a look. Two, for a warning is shown only once."""
+"""After this many traces have had to break inside one call, others break at it without tracing it. Two, because a warning is shown only once."""
 
 ON_ARRAYS = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.ForeignArray, breaks.ArrayOperation, breaks.UnsupportedCall)
-"""Reasons to stop that are, or may be, about what the program has drawn, or has computed with arrays."""
+"""Reasons to stop that are, or may be, about numbers that the program has drawn, or has computed with arrays."""
 
 
 TELLING = ("absl", "logging", "loguru", "pprint", "rich", "structlog", "tqdm", "traceback", "warnings")
-"""Packages whose functions tell somebody something, so that a program may do without their calls."""
+"""Packages whose functions produce output, so that a program may do without their calls."""
 EMPTY = CellType()
-"""A cell without contents, which is equal to all others without."""
+"""An empty cell, which is equal to all other empty ones."""
 
 
 def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
-    """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
+    """The break as the program sees it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
     reach = within_reach(stop.frames)
@@ -95,13 +95,13 @@ def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:
 
 
 def splits(tracer: Trace, frame: Frame) -> bool:
-    """Whether the frame of a wrapper is split like those of the program: an operation has entered the graph, or most of them are still to come."""
+    """Whether a wrapper's frame is split like those of the program: an operation has entered the graph, or the wrapped function has most of them."""
     function = None if frame.function is None else settle(frame.function).value
     return has_computed(tracer, frame) or (type(function) is FunctionType and decorates(function, set()))
 
 
 def decorates(function: FunctionType, seen: set[int]) -> bool:
-    """Whether a decorator has put this function around one of the program's or of tensor code, be it by way of other wrappers."""
+    """Whether a decorator has put this function around one of the program's or of tensor code, possibly through other wrappers."""
     seen.add(id(function))
     for cell in function.__closure__ or ():
         held = None if cell == EMPTY else cell.cell_contents
@@ -113,7 +113,7 @@ def decorates(function: FunctionType, seen: set[int]) -> bool:
 
 
 def tensorless_frame(frames: Sequence[Frame]) -> int | None:
-    """The index of the outermost frame from which on all compute no tensors; None where the innermost one does."""
+    """The index of the outermost of the innermost frames that compute no tensors; None if the innermost one does."""
     index = len(frames)
     while index > 1 and is_tensorless(frames[index - 1]):
         index -= 1
@@ -121,7 +121,7 @@ def tensorless_frame(frames: Sequence[Frame]) -> int | None:
 
 
 def is_tensorless(frame: Frame) -> bool:
-    """Whether a frame that runs from its beginning computes no tensors, and holds none."""
+    """Whether a frame, which has run from its beginning, computes no tensors, and holds none."""
     if original_offset(frame.code, 0) is not None or isinstance(frame.globals, AppNamespace):
         return False
     owners = {}
@@ -135,7 +135,7 @@ def is_tensorless(frame: Frame) -> bool:
 
 
 def holds_no_tensor(value: Object, steps: int = 4) -> bool:
-    """Whether a variable of a frame is a number, a text, an array, or holds nothing but such. Guards nothing."""
+    """Whether a value in a frame is a number, a text, an array, or contains only such. Guards nothing."""
     value = settle(value)
     if issubclass(value.cls, ATOMS):
         return True
@@ -153,7 +153,7 @@ def has_computed(tracer: Trace, frame: Frame) -> bool:
 
 
 def name_of(frame: Frame) -> str:
-    """A library's function, as its users know it: what a wrapper has been put around, rather than the wrapper."""
+    """The name of a library's function, as its users know it: that of the wrapped function, rather than the wrapper's."""
     function = None if frame.function is None else settle(frame.function).value
     if type(function) is FunctionType:
         return f"{imported_name(function)}()"
@@ -162,7 +162,7 @@ def name_of(frame: Frame) -> str:
 
 
 def gives(caller: Frame, called: Frame) -> str:
-    """What the program makes a call of a library for, as InsideLibrary has it."""
+    """The purpose of the program's call of a library, in the form that InsideLibrary has."""
     module = called.globals.value.get("__name__")
     if isinstance(module, str) and module.partition(".")[0] in TELLING:
         return "a message"
@@ -173,7 +173,7 @@ def gives(caller: Frame, called: Frame) -> str:
 
 
 class BrokenCalls:
-    """The calls of one library function that ended in breaks: by place, how many traces did. The latest reason stands for all."""
+    """The calls of one library function that ended in breaks: for each place, the number of traces. The latest reason is kept for all."""
 
     def __init__(self, code: CodeType) -> None:
         self.code = weakref.ref(code, lambda gone, key=id(code): _known.pop(key, None))  # type: ignore[misc]
@@ -186,7 +186,7 @@ _known: dict[int, BrokenCalls] = {}
 
 
 def remember(caller: Frame, code: CodeType, reason: breaks.InsideLibrary) -> None:
-    """A trace has ended inside a call of a library function."""
+    """Note that a trace has ended inside a call of a library function."""
     place = place_of(caller)
     if place is not None:
         known = _known.get(id(code))
@@ -197,7 +197,7 @@ def remember(caller: Frame, code: CodeType, reason: breaks.InsideLibrary) -> Non
 
 
 def foreseen(caller: Frame | None, code: CodeType) -> breaks.InsideLibrary | None:
-    """Why the call of a library function will end in a break, where earlier traces of the same call did."""
+    """The reason why the call of a library function will end in a break, if earlier traces of the same call did."""
     known = _known.get(id(code))
     if known is None or caller is None:
         return None
@@ -206,7 +206,7 @@ def foreseen(caller: Frame | None, code: CodeType) -> breaks.InsideLibrary | Non
 
 
 def place_of(frame: Frame) -> tuple[weakref.ref[CodeType], int] | None:
-    """Where a frame is in the code that the program has for it; None in stand-ins, which all programs share."""
+    """The place of a frame in the program's code for it; None in stand-ins, which all programs share."""
     if isinstance(frame.globals, AppNamespace):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Attributes of classes as one trace finds them: each is looked up once, along the real MRO, and guarded where a program can change it."""
+"""Attributes of classes as found by one trace: each is looked up once, along the real MRO, and guarded if a program can change it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from framejit.objects.object import Object
 from framejit.tracing.trace import Trace
 
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
-"""Types of values that are compared by what they are worth, and guarded where that is asked for."""
+"""Types of values that are compared by value, and guarded if that is asked for."""
 BY_VALUE = frozenset(map(id, SCALARS))
-"""The ids of these: a value's type may have a metaclass with a `__hash__` of the program's."""
+"""The ids of these types: a value's type may have a metaclass with a `__hash__` of the program's."""
 
 
 class ClassLookups:
@@ -56,7 +56,7 @@ class ClassLookups:
         return MISSING
 
     def _look_into(self, cls: type) -> None:
-        """Break for a class whose own dict has keys that compare by code of the program: that would run with each look into it."""
+        """Break for a class whose own dict has keys that compare with code of the program, which would run at each look-up in it."""
         if not classes.has_names_only(cls):
             self._trace.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, whose class has keys that are no strings"))
         self._alive[id(cls)] = cls
@@ -84,12 +84,12 @@ class ClassLookups:
 
     def rest_on_bases(self, cls: type) -> None:
         """VM.rest_on_bases."""
-        key = (id(cls), "")  # the name of no attribute
+        key = (id(cls), "")  # no attribute has this name
         if key in self.raw_attributes or not classes.can_change(cls):
             return
         trace, mro = self._trace, classes.mro(cls)
         pinned = trace.root_source.child(Pinned, cls)
-        source = pinned.child(SlotMember, type.__dict__["__mro__"])  # no attribute: the metaclass would be asked for it
+        source = pinned.child(SlotMember, type.__dict__["__mro__"])  # not as an attribute, which would ask the metaclass
         trace.guard(TypeIs, pinned, type(cls))
         trace.guard(Length, source, len(mro))
         for i in range(1, len(mro) - 1):  # between the class itself and object

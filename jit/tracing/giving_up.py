@@ -1,12 +1,12 @@
-"""What becomes of a trace that would be too long or too deep: the function that loops, or calls itself, is left to native code, and the rest is compiled.
+"""Handles a trace that would be too long or too deep: the function that loops, or calls itself, is left to native code, and the rest is compiled.
 
     def forward(self, x):
         x = self.first(x)
         x = walk(x, 100_000)      # too many iterations to be unrolled: the call is split here
         return self.last(x)
 
-The graph so far is no use, for it has the iterations in it. So the trace is restarted, and breaks where that function is called. What runs natively then
-has what it calls compiled by itself (upcalls.py). Where the traced function is itself the one that loops, there is no such place: it runs uncompiled.
+The graph so far is useless, because it contains the iterations. So the trace is restarted, and breaks where that function is called. The functions that the
+native code calls are compiled separately (upcalls.py). If the traced function itself is the one that loops, there is no such place: it runs uncompiled.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from framejit.tracing.stops import GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
 OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
-"""Kinds of code whose loops are the program's."""
+"""Kinds of code whose loops count as the program's."""
 
 
 def loops(frame: Frame) -> bool:
-    """Whether a loop of the program may come to the place where a frame is once more; those of library machinery don't count."""
+    """Whether a loop of the program may reach a frame's present place again; loops of library machinery don't count."""
     return frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM
 
 
 def too_long(tracer: Trace, innermost: Frame) -> NoReturn:
-    """A trace has reached the limit of iterations. The outermost loop is the one to leave to native code."""
+    """Stop a trace that has reached the limit of iterations. The outermost loop is left to native code."""
     outermost_first = [*innermost.callers()][::-1]
     frame = next((frame for frame in outermost_first if loops(frame)), innermost)
     leave(tracer, frame, breaks.TooLong(frame.code.co_qualname))
 
 
 def too_deep(tracer: Trace, innermost: Frame) -> NoReturn:
-    """A trace has reached the limit of nested calls. The outermost call of the function that calls itself, which most of the calls are of, is the one to leave
+    """Stop a trace that has reached the limit of nested calls. The outermost call of the function that calls itself, the one with most of the calls, is left
     to native code."""
     outermost_first = [*innermost.callers()][::-1]
     counts = Counter(id(frame.code) for frame in outermost_first)
@@ -48,7 +48,7 @@ def too_deep(tracer: Trace, innermost: Frame) -> NoReturn:
 
 
 def leave(tracer: Trace, frame: Frame, reason: breaks.Break) -> NoReturn:
-    """Have the trace restarted, to break where this frame is called; give up the traced frame where that is none of the program's calls."""
+    """Restart the trace, to break where this frame is called. The traced frame runs uncompiled if that isn't a call by the program."""
     is_called = frame.parent is not None and not isinstance(frame.globals, AppNamespace) and original_offset(frame.code, 0) is None
     if is_called and frame.code not in tracer.breaks_at:
         raise Restart(frame.code, reason)

@@ -1,4 +1,4 @@
-"""Who looks at the program's frames from within: debuggers, readers of frames, exec() with what comes after it. Such frames run uncompiled, to their end."""
+"""Finds code that inspects the program's frames: debuggers, readers of frames, and exec() and what follows it. Such frames run uncompiled, to their end."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from framejit.library import CodeKind, kind_of
 from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
-"""Builtins that see the variables of the function that calls them, those included that exec() has made."""
+"""Builtins that see the variables of the function that calls them, including those that exec() has made."""
 
 FRAME_GETTERS = frozenset({"_getframe", "currentframe"})
 LATER = frozenset({"f_locals", "f_lineno", "f_lasti"})
-"""Attributes that a frame changes as it runs."""
+"""Attributes of a frame that change while it runs."""
 
 NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
-"""Builtins that may change what later looks see: with how many arguments each looks at the caller's variables."""
+"""Builtins that may affect later inspections, with the number of arguments with which each uses the caller's variables."""
 
 
 def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger | None:
-    """Why calls of a function can't be traced that is a debugger's."""
+    """The break reason for calls of a debugger's function; None for other functions."""
     name = namespace.get("__name__")
     if isinstance(name, str) and name.partition(".")[0] in breaks.Debugger.packages and kind_of(code, namespace) is not CodeKind.PROGRAM:
         return breaks.Debugger(f"{name}.{code.co_qualname}()")
@@ -32,19 +32,19 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
 
 
 def to_split(stop: GraphBreak) -> Sequence[Frame]:
-    """The frames that may be split, of those that a trace has stopped in, outermost first: inside of them the instruction runs uncompiled."""
+    """The frames in which a trace has stopped that may be split, outermost first. Inside them, the instruction runs uncompiled."""
     skipped = isinstance(stop.reason, breaks.SkippedFrame) or innermost_uncompiled(stop)
     frames = stop.frames[:-1] if skipped else stop.frames
     return frames[: next((place for place, frame in enumerate(frames) if reads_variables_of_frames(frame)), len(frames))]
 
 
 def reads_variables_of_frames(frame: Frame) -> bool:
-    """Whether a function of the program reads the variables of frames, which may be its own: another function, or a traceback, has held that frame."""
+    """Whether a function of the program reads the variables of frames. One of them may be its own, if another function or a traceback has kept that frame."""
     return "f_locals" in frame.code.co_names and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
 
 
 def innermost_uncompiled(stop: GraphBreak) -> bool:
-    """Whether the innermost frame has to run uncompiled: what the instruction at fault does with its variables, only a later look shows."""
+    """Whether the innermost frame must run uncompiled: only a later inspection shows what the instruction at fault does with its variables."""
     if not stop.frames:
         return False  # the trace has ended: no instruction is at fault
     frame: Frame = stop.frames[-1]
@@ -57,7 +57,7 @@ def innermost_uncompiled(stop: GraphBreak) -> bool:
 
 
 def keeps_frame(frame: Frame) -> bool:
-    """Whether a function of the program is about to keep its own frame, for a look at what it will be later."""
+    """Whether a function of the program is about to keep its own frame, to inspect it later."""
     decoded = frame.decoded
     if frame.instruction.op != "CALL" or kind_of(frame.code, frame.globals.value) is not CodeKind.PROGRAM:
         return False
@@ -67,16 +67,16 @@ def keeps_frame(frame: Frame) -> bool:
 
 
 def looks_repeatedly(decoded: Decoded) -> bool:
-    """Whether a function looks at its variables more than once."""
+    """Whether a function inspects its variables more than once."""
     places = [index for index, each in enumerate(decoded.instructions) if each.op in ("LOAD_GLOBAL", "LOAD_NAME") and each.value in LOOKS]
     ends = [index for index, each in enumerate(decoded.instructions) if each.op == "JUMP" and places and each.value <= places[0]]
     return len(places) > 1 or any(index > places[0] for index in ends)
 
 
 def uses_up_result(frame: Frame) -> bool:
-    """Whether the dict that a frame asks for is as good as one of its own: the frame asks only once, or the dict is searched, or asked for an item.
+    """Whether the dict that a frame asks for may be a separate one: the frame asks only once, or it only searches the dict, or asks it for an item.
 
-    Up to Python 3.12 it is the same dict each time, which a later look fills again, and the order of its keys tells of earlier looks.
+    Up to Python 3.12 it is the same dict each time, which a later inspection fills again, and the order of its keys shows earlier ones.
     """
     following = frame.decoded.instructions[frame.pc + 1 : frame.pc + 3]
     if frame.instruction.op != "CALL" or frame.instruction.arg is None or len(following) < 2:

@@ -1,4 +1,4 @@
-"""Exceptions that pass frames of a trace: the traceback entries that they get there, and the exception that the caller is handling."""
+"""Exceptions that pass through frames of a trace: the traceback entries that they get there, and the exception that the caller is handling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from framejit.tracing.trace import Trace
 
 
 def note(tracer: Trace, exc: Object, frame: Frame, reraised: bool) -> None:
-    """An exception leaves an instruction of the frame; `reraised`: one that the frame has handled, and which holds it already."""
+    """Note that an exception leaves an instruction of the frame; `reraised`: the frame has handled it, so that it already has an entry for it."""
     if not reraised and isinstance(exc, ExceptionObject) and not isinstance(frame.globals, AppNamespace):
         lineno = frame.position().lineno or frame.code.co_firstlineno
         place = Passed(without_variables(frame.code), frame.instruction.offset, lineno, frame.globals.value)
@@ -31,8 +31,8 @@ def handled_by_caller(tracer: Trace) -> Object | None:
 
 
 def context_of_caller(tracer: Trace, exc: Object) -> Object | None:
-    """What becomes the context of an exception that no handler of the traced frames surrounds. Nothing is guarded before somebody looks at it,
-    unless the exception has a context, which stays where the caller handles nothing.
+    """The context of an exception that is raised outside all handlers of the traced frames. Nothing is guarded before something reads it,
+    unless the exception has a context, which it keeps if the caller handles nothing.
     """
     if not isinstance(exc, ExceptionObject):
         return None
@@ -52,9 +52,9 @@ def modes_of_caller(tracer: Trace) -> tuple[Object, ...]:
 
 
 def untraceable_mode(tracer: Trace, frames: Sequence[Frame]) -> Object | None:
-    """The function mode in force at the call that can't be traced: the trace has stopped in its answer to the first function. None where there is none.
+    """The function mode in force at the call that can't be traced: the trace has stopped in its answer to the first function. None if there is none.
 
-    Where the trace has stopped later, it may be the function that can't be traced, and not the mode.
+    If the trace has stopped later, it may be because of the function and not of the mode.
     """
     if tracer.graph.has_operators():
         return None

@@ -1,4 +1,4 @@
-"""Functions of the program's that only compute a number from numbers, so that it makes no difference when they run."""
+"""Functions of the program that only compute a number from numbers, so that it makes no difference when they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.constobject import SCALARS
 
 NUMERIC: frozenset[Any] = frozenset({abs, bool, divmod, float, int, len, max, min, pow, range, round, sum})
-"""Builtins that change nothing where they are called with numbers and containers of numbers."""
+"""Builtins that change nothing if they are called with numbers and containers of numbers."""
 CONTAINERS = (list, tuple, dict)
 RECORDS = (SimpleNamespace, argparse.Namespace)
 METHODS = frozenset(name for cls in CONTAINERS for name in dir(cls))
@@ -27,9 +27,9 @@ def only_numbers(value: Any) -> bool:
 
 
 def computes_number(function: Any, is_fixed: bool, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether calls of a function with numbers change nothing, and read nothing but numbers: by its code, what it finds by name, and its closure.
+    """Whether calls of a function with numbers change nothing, and read nothing but numbers, judging by its code, its globals and builtins, and its closure.
 
-    `is_fixed`: it may have no closure, and read nothing that can be changed but globals.
+    `is_fixed`: it may have no closure, and apart from globals it may read nothing that can change.
     """
     if type(function) is functools.partial:
         return computes_number(function.func, is_fixed, seen) and all(map(only_numbers, (*function.args, *function.keywords.values())))
@@ -49,7 +49,7 @@ def computes_number(function: Any, is_fixed: bool, seen: frozenset[Any] = frozen
 
 
 def may_be_used(value: Any, is_fixed: bool, seen: frozenset[Any]) -> bool:
-    """Whether what a function does with a value that it finds, or doesn't find (MISSING), changes nothing."""
+    """Whether a function that uses a value, or a missing one (MISSING), changes nothing by that."""
     if value is MISSING or value is math or (type(value) is BuiltinFunctionType and value.__self__ is math):
         return True
     if type(value) is FunctionType:

@@ -1,4 +1,4 @@
-"""Which ends of traces say that the program raises."""
+"""Finds ends of traces which predict that the program raises."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from framejit.driver.prediction import Prediction
 from framejit.tracing.stops import Escape, GraphBreak
 
 RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
-"""Reasons that say that the program raises."""
+"""Break reasons which say that the program raises."""
 MAY_RAISE = (*RAISES, breaks.MayRaise)
-"""Reasons for which a call that must not be split may run uncompiled, to raise what the program raises."""
+"""Break reasons for which a call that must not be split may run uncompiled, to raise the program's exception."""
 
 
 def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
-    """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph."""
+    """The prediction that the end of a trace makes about the call; None if it doesn't predict that the program raises. `computes`: whether it has a graph."""
     if not isinstance(stop.reason, MAY_RAISE):
         return None
     if isinstance(stop, Escape):
@@ -23,5 +23,5 @@ def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
 
 
 def leaves_program(stop: GraphBreak) -> bool:
-    """Whether no handler of the program keeps the exception that a trace has stopped at from leaving the traced function."""
+    """Whether the exception at which a trace has stopped leaves the traced function, because no handler of the program catches it."""
     return not stop.frames or not meets_handler(stop.frames[-1])

@@ -1,4 +1,4 @@
-"""The frames that a graph break left standing, as data from which codegen makes the way they go on."""
+"""The frames that are active at a graph break, as data from which codegen plans how they continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from framejit.tracing.trace import Trace
 
 
 class AppNamespace(DictObject):
-    """The globals of framejit's own stand-ins (modules/app): fixed, so nothing of them is guarded."""
+    """The globals of framejit's own stand-ins (modules/app): they never change, so they aren't guarded."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ def is_restoring(frame: Frame) -> bool:
 
 
 def within_reach(frames: Sequence[Frame]) -> list[Frame]:
-    """The frames that return straight to their caller, of those that a break left standing, outermost first and as far inwards as they go."""
+    """Of the frames that are active at a break, those that return directly to their caller, outermost first and as far inwards as they go."""
     reach = list(frames[:1])
     for frame in frames[1:]:
         if frame.delivery is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
@@ -55,7 +55,7 @@ def within_reach(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def split_frames(tracer: Trace, frames: Sequence[Frame]) -> list[SplitFrame]:
-    """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
+    """Undo the innermost frame's instruction, and return the frames as data. Raises CannotGenerate if one can't continue."""
     tracer.trail.undo_to(frames[-1].mark)
     tracer.rebuilt.clear()
     inner = [frame.delivery for frame in frames[1:]]
@@ -77,7 +77,7 @@ def split_frame(frame: Frame, delivery: Delivery | None) -> SplitFrame:
 
 
 def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
-    """A frame's stack as data: what each item is, and the Object that the state takes for it."""
+    """A frame's stack as data: the kind of each item, and the Object that the state has for it."""
     items: list[Item] = []
     values: list[Object | None] = []
     for value in frame.stack:
@@ -88,7 +88,7 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
             item, value = ItemKind.HANDLED, value.handled
         elif isinstance(value, LastInstruction):
             item, value = place_of_raise(frame.code, value.index), None
-        elif type(value.value) is Lasti:  # asking for more would ask a `__class__` of the program's
+        elif type(value.value) is Lasti:  # isinstance would ask a `__class__` of the program's
             item, value = RaisedAt(value.value.offset), None
         items.append(item)
         values.append(value)
@@ -96,7 +96,7 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
 
 
 def holds_itself(generator: GeneratorObject) -> bool:
-    """Whether what a generator's frame holds can't be made before the generator: what is made empty and filled later can."""
+    """Whether a generator's frame holds the generator itself, in values that can't be made before it. Those that are made empty and filled later can."""
     known: set[int] = set()
     waiting: list[Object] = [generator]
     while waiting:

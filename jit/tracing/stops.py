@@ -24,7 +24,7 @@ class GraphBreak(Exception):
 
 
 class Escape(GraphBreak):
-    """Signal: an exception of the program leaves the traced frame. `cls`: its class; `directives`: what was in force where it was raised."""
+    """Signal: an exception of the program leaves the traced frame. `cls`: its class; `directives`: those in force where it was raised."""
 
     def __init__(self, cls: type[BaseException], stack: list[UserFrame], directives: Directives) -> None:
         super().__init__(breaks.ExceptionEscapes(classes.qualname(cls)), stack)
@@ -33,8 +33,8 @@ class Escape(GraphBreak):
 
 
 class Restart(Exception):
-    """Signal: the trace has made what it should have left to native code: an iterator that is to end or to go on elsewhere, a tensor whose own
-    gradient somebody wants. The trace is restarted from the beginning of its frame, and breaks where that is made.
+    """Signal: the trace has made something that it should have left to native code: an iterator that ends or continues elsewhere, or a tensor whose own
+    gradient is needed. The trace is restarted from the beginning of its frame, and breaks where that is made.
 
     `place`: a generator function's code, or an instruction: its code and index.
     """
@@ -46,7 +46,7 @@ class Restart(Exception):
 
 
 class Ahead(Exception):
-    """Signal: a call of `run` is to happen for real, ahead of the trace, which is restarted then. If the call raises, the trace breaks at `place`."""
+    """Signal: `run` must be called for real, ahead of the trace, which is then restarted. If the call raises, the trace breaks at `place`."""
 
     def __init__(self, run: Callable[[], object], place: Place, reason: breaks.Break) -> None:
         self.run = run

@@ -1,12 +1,12 @@
-"""What the program is told when it asks whether it is compiled, with `torch.compiler.is_compiling()` and its like.
+"""The answers to the program's question whether it is compiled (`torch.compiler.is_compiling()` and similar functions).
 
     if mask is None and not torch.compiler.is_compiling():
         mask = torch.ones(x.shape[-1])
     return x * mask[None]      # TypeError, where the program has been told that it is compiled
 
-It is told so, unless it then runs into an exception that leaves the compiled function. Uncompiled it is told otherwise, and may never meet that
-exception. So the trace is restarted, and tells it "no" where it last asked near the place of the exception; if that doesn't help, at one place more, and then
-everywhere.
+The answer is yes, unless the program then runs into an exception that leaves the compiled function. Uncompiled it gets the other answer, and may never meet
+that exception. So the trace is restarted, and answers "no" where the program last asked near the place of the exception; if that doesn't help, at one more
+place, and then everywhere.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Asked = tuple[UserFrame, ...]
 
 
 ATTEMPTS = 2
-"""How often a trace is restarted to withhold the answer at one place more, before it is withheld everywhere."""
+"""The number of restarts of a trace that each withhold the answer at one more place, before it is withheld everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Where the program isn't told that it is compiled. `places`: None for everywhere; `attempts`: how many of them restarts have added."""
+    """The places where the program isn't told that it is compiled. `places`: None for everywhere; `attempts`: the number of places added by restarts."""
 
     places: frozenset[Asked] | None = frozenset()
     attempts: int = 0
@@ -48,10 +48,10 @@ class Untold(Exception):
 
 
 class Answers:
-    """What one trace tells the program. `where`: gives the frames of the place where the program is.
+    """The answers of one trace to the program. `where`: returns the frames of the program's present place.
 
     Attributes:
-        withholds: the places where it doesn't tell it that it is compiled.
+        withholds: the places where the program isn't told that it is compiled.
         told, withheld: the places where the program has asked so far, by the answer. Changed through the trail.
     """
 
@@ -63,7 +63,7 @@ class Answers:
         self._where = where
 
     def here(self) -> bool:
-        """The answer where the program is now: whether it is compiled."""
+        """The answer at the program's present place: whether it is compiled."""
         asked = tuple(self._where())
         is_told = not self.withholds.covers(asked)
         known = self.told if is_told else self.withheld
@@ -72,11 +72,11 @@ class Answers:
         return is_told
 
     def count(self) -> int:
-        """At how many places the program has been told that it is compiled."""
+        """The number of places at which the program has been told that it is compiled."""
         return len(self.told)
 
     def after_raise(self, stack: Sequence[UserFrame], reason: object) -> Untold:
-        """The signal to restart a trace that has told the program that it is compiled, and has seen it raise here."""
+        """The signal to restart a trace that has told the program that it is compiled, and in which the program raises here."""
         nearest = max(self.told, key=lambda asked: (shared(asked, stack), self.told.index(asked)))
         logs.info(
             "fallbacks",
@@ -88,14 +88,14 @@ class Answers:
         return Untold(Withheld(places | {nearest}, attempts + 1))
 
     def after_raise_inside(self, count: int) -> None:
-        """A function that is to become a graph inside the graph raises. Where the program has been told in it that it is compiled, restart the trace, a few
-        times at most. `count`: at how many places it had been told so before."""
+        """A function that is to become an inner graph raises. If the program has been told in it that it is compiled, restart the trace, a few
+        times at most. `count`: the number of places at which it had been told so before."""
         if len(self.told) > count and self.withholds.attempts < ATTEMPTS:
             raise self.after_raise(self.told[-1], "the program raises in a function that an operator takes")
 
 
 def shared(asked: Asked, stack: Sequence[UserFrame]) -> int:
-    """How many frames two places have in common: the calls in them, and the function that these lead to."""
+    """The number of frames that two places have in common: the calls in them, and the function that these lead to."""
     count = 0
     for mine, other in zip(asked, stack):
         if (mine.filename, mine.function) != (other.filename, other.function):

@@ -1,4 +1,4 @@
-"""What the parts of the tracer see of the trace that they belong to, beyond what objects see of it."""
+"""The view that the parts of the tracer have of their trace, beyond what objects see of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trace(TorchVM, Protocol):
 
     Attributes:
         handled_by_caller: the exception that the caller of the traced frame is handling; None if it handles none.
-        breaks_at: the places that it has to break at, and why: traces of the same call before it, which it is a restart of, have found out.
+        breaks_at: the places at which it must break, and why, as found by earlier traces of the same call, of which it is a restart.
         rebuilt: the frames of generators that the state of a split call rebuilds.
     """
 
@@ -31,4 +31,4 @@ class Trace(TorchVM, Protocol):
         """The frames of the traced program, outermost first, down to the innermost one or to the given one."""
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
-        """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""
+        """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""

@@ -66,15 +66,15 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def is_of_program(frame: Frame) -> bool:
-    """Whether a frame is shown to the user: it is neither a stand-in of framejit's nor one of its wrappers."""
+    """Whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
     return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != library.REGIONS
 
 
 
 class Tracer:
-    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
+    """One trace. `args`: the frame's raw argument slots (MISSING if unset). `changing`: values, by path, whose contents must not be guarded.
 
-    `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
+    `breaks_at`: the places (see Restart) at which it must break, and why. `names`: the names in reports for the values in a resumed frame's state.
     `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
     """
 
@@ -131,7 +131,7 @@ class Tracer:
     # Running the traced frame.
 
     def run(self) -> Object:
-        """Trace the frame to its end. Raises GraphBreak; Raise where the traced program raises."""
+        """Trace the frame to its end. Raises GraphBreak, or Raise if the traced program raises."""
         code = self.function.__code__
         names = code.co_varnames
         bound: dict[str, Object | None] = {}
@@ -221,7 +221,7 @@ class Tracer:
         finally:
             self.depth -= 1
             self.frame = caller
-        closing_runs = frame.decoded.handler_at[frame.pc] is not None or frame.instruction.value  # what it delegates to may have a `close()`
+        closing_runs = frame.decoded.handler_at[frame.pc] is not None or frame.instruction.value  # the iterator that it delegates to may have a `close()`
         if type(signal) is Yield and closing_runs and frame not in self.guarded_generators:
             self.guarded_generators.append(frame)
             self.trail.learned(self, self.guarded_generators.pop)
@@ -241,35 +241,35 @@ class Tracer:
         return frame is not None and frame is self.asks_for_end
 
     def restart_without(self, stand_in: GeneratorObject) -> NoReturn:
-        """An iterator in C goes on after an exception, and takes StopIteration for its end; the generator that stands in for it doesn't."""
+        """Restart without a stand-in that has raised: an iterator in C continues after an exception, and ends at StopIteration; its stand-in doesn't."""
         raise Restart(stand_in.frame.code, breaks.InterruptedIterator(f"a {classes.qualname(stand_in.cls)} that has raised"))
 
     def check_generators(self) -> None:
-        """A generator dropped inside a `try`, `with` or `yield from` runs handlers, or closes its iterator: at a moment the trace doesn't see."""
+        """Restart for a generator that is dropped inside a `try`, `with` or `yield from`: it runs handlers, or closes its iterator, at an unknown moment."""
         for frame in self.guarded_generators:
             if frame.state is State.SUSPENDED and frame not in self.rebuilt and not drops_silently(self, frame):
                 raise Restart(frame.code, breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
 
     def lets_go(self, values: Iterable[Any]) -> None:
-        """An instruction of a resumed frame lets go of values. One that has a generator to close runs natively."""
+        """An instruction of a resumed frame releases values. If one has a generator that must be closed, the instruction runs natively."""
         generator = waiting_generator(values)
         if generator is not None:
             self.unsupported(breaks.RunsAtEnd(f"a generator of {generator.gi_code.co_qualname}"))
 
     def held_arguments(self) -> list[Source]:
-        """The sources of values that the replacement code has to hold until it ends: those that a resumed frame has had when it was resumed."""
+        """The sources of values that the replacement code must keep alive until it ends: those that a resumed frame had when it was resumed."""
         return [source for slot in self.call_sources()[1:] for source in held(self._wrapped[slot])] if self.resumed else []
 
     def note_handlers(self) -> bool:
-        """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it, or
-        sees where it is raised: what is being handled there becomes its context."""
+        """An operation enters the graph, whose exceptions come late. Return whether the program has a handler for these, or
+        can see where they are raised, because the exception being handled there becomes their context."""
         found = meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
         if found and not self.handled:
             self.trail.set(self, "handled", True)
         return found
 
     def call_sources(self) -> list[Source]:
-        """The function and its argument slots, to call it once more."""
+        """The sources of the function and of its argument slots, with which it can be called again."""
         code = self.function.__code__
         slots = [self.root_source.child(Local, Slot(index, name)) for index, name in enumerate(code.co_varnames[: len(self.args)])]
         return [self.root_source.child(FrameFunction), *slots]
@@ -341,7 +341,7 @@ class Tracer:
             giving_up.too_long(self, self.frame)
 
     def dispose(self) -> None:
-        """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
+        """Release everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
         self.trail.forget()
         for lazy in self._wrapped.values():  # plans are full of cycles too
             real = settle(lazy)
@@ -401,7 +401,7 @@ class Tracer:
         return self.root.position()
 
     def is_in_loop(self) -> bool:
-        """Whether a loop of the program may come to this place once more; those of library machinery don't count."""
+        """Whether a loop of the program may reach this place again; loops of library machinery don't count."""
         frame = self.frame
         while frame is not None and not giving_up.loops(frame):
             frame = frame.parent
@@ -422,7 +422,7 @@ class Tracer:
         return self.frame is not None and looks.uses_up_result(self.frame)
 
     def user_line(self) -> UserLine | None:
-        """Where the program is now, for guards."""
+        """The program's present place, for guards."""
         frame = self.frame
         while frame is not None and type(frame.globals) is splitting.AppNamespace:
             frame = frame.parent
@@ -436,7 +436,7 @@ class Tracer:
         return self._line(frame, caller)
 
     def _line(self, frame: Frame, caller: Frame | None) -> UserLine:
-        """Where a frame is; of a library's function, the program's line that led there goes with it."""
+        """The place of a frame; for a library's function, together with the program's line that led there."""
         instruction = frame.decoded.instructions[frame.pc]
         key = instruction, None if caller is None else caller.decoded.instructions[caller.pc]
         line = self._lines.get(key)
@@ -484,7 +484,7 @@ class Tracer:
         return real
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
-        """What `run` gives, and the values from outside that it has looked at, be it not for the first time."""
+        """The result of `run`, and the values from outside that it has observed, even if not for the first time."""
         looked_at: list[Object] = []
         observe, around = self.observe, vars(self).get("observe")
 
@@ -493,7 +493,7 @@ class Tracer:
                 looked_at.append(obj)
             return observe(obj)
 
-        self.observe = noted  # type: ignore[method-assign]  # on this one trace, and for now: there is nothing to ask at each of its looks otherwise
+        self.observe = noted  # type: ignore[method-assign]  # only on this trace, and only for now, so that observing costs nothing otherwise
         try:
             return run(), looked_at
         finally:
@@ -503,7 +503,7 @@ class Tracer:
                 self.observe = around  # type: ignore[method-assign]
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
-        """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""
+        """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""
         if not classes.known_by_identity(type(value)):
             self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose class hashes or compares by code of its metaclass"))
         wrapper = wrapper_for(type(value))
@@ -534,7 +534,7 @@ class Tracer:
         if found is None or found.value is not value:
             found = const_object(self, value)
             if found.value is value:
-                # What it refers to (a function's globals) may be known only from here on.
+                # The values that it refers to (a function's globals) may be known only from here on.
                 self._constants[id(value)] = found
                 self.trail.learned(self, self._constants.pop, id(value))
         return found
@@ -554,7 +554,7 @@ class Tracer:
         return build.from_real(self, value)
 
     def shared_values(self) -> list[Object]:
-        """Every value from outside that is mutable or compared by identity, as far as it was observed."""
+        """Every value from outside that is mutable or compared by identity and has been observed."""
         return list(self._shared.values())
 
     def met(self, value: object) -> Object | None:

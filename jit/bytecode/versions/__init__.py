@@ -1,4 +1,4 @@
-"""Selects the version file of the running Python; the only place that asks which one it is."""
+"""Selects the version file of the running Python. This is the only place that asks which version it is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SUPPORTED = {(3, 11): "py311", (3, 12): "py312"}
 
 
 class UnsupportedPython(ImportError):
-    """The running Python's frame layout and bytecode are not known to framejit: nothing is guessed about them."""
+    """The running Python's frame layout and bytecode are not known to framejit, which never guesses them."""
 
 
 def select(version: tuple[int, int], implementation: str = "cpython") -> Version:
-    """The description of one Python version's bytecode; raises UnsupportedPython for one that has no file here."""
+    """The description of one Python version's bytecode; raises UnsupportedPython if it has no file here."""
     if version not in SUPPORTED or implementation != "cpython":
         known = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
         raise UnsupportedPython(

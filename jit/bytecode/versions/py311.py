@@ -23,7 +23,7 @@ from framejit.bytecode.versions.words import SHARED_WORDS, one
 
 
 def _jump_or_pop(op: str) -> Row:
-    """JUMP_IF_X_OR_POP as later versions write it: jump on a copy, else pop."""
+    """JUMP_IF_X_OR_POP in the form of later versions: jump on a copy, else pop."""
 
     def expand(raw: Raw, view: View) -> tuple[Part, ...]:
         return Part("COPY", 1, 1), Part(op, None, Target(raw.after + 2 * raw.arg)), Part("POP_TOP")

@@ -77,7 +77,7 @@ TABLE: dict[str, Row] = SHARED | {
     "POP_JUMP_IF_TRUE": forward("POP_JUMP_IF_TRUE"),
     "POP_JUMP_IF_NONE": forward("POP_JUMP_IF_NONE"),
     "POP_JUMP_IF_NOT_NONE": forward("POP_JUMP_IF_NOT_NONE"),
-    # An exhausted FOR_ITER pops its iterator itself, and a finished SEND its receiver: both go on behind the END_ at their target.
+    # An exhausted FOR_ITER pops its iterator itself, and a finished SEND its receiver: both continue after the END_ at their target.
     "FOR_ITER": forward("FOR_ITER", skip=2),
     "END_FOR": sequence(Part("POP_TOP"), Part("POP_TOP")),
     "SEND": forward("SEND", skip=2),
@@ -91,7 +91,7 @@ WORDS = SHARED_WORDS | {
     "list_to_tuple": lambda _: (("CALL_INTRINSIC_1", 6),),
     "jump_if_true": one("POP_JUMP_IF_TRUE"),
     "jump_if_false": one("POP_JUMP_IF_FALSE"),
-    # Skipped, but not where FOR_ITER has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN).
+    # Skipped, but not if FOR_ITER has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN).
     "end_for": one("END_FOR"),
 }
 

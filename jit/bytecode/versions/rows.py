@@ -1,6 +1,6 @@
-"""The vocabulary of the version files: rows that map a Python version's instructions to canonical ones, and the rows all versions share.
+"""The vocabulary of the version files: rows that map a Python version's instructions to canonical ones, and the rows that all versions share.
 
-A version file is one table: opcode name -> Row. A row says which canonical operations it can emit (so that tests can hold every one of
+A version file is one table: opcode name -> Row. A row says which canonical operations it can emit (so that tests can check every one of
 them against the interpreter) and how to expand one raw instruction into them.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Raw(NamedTuple):
-    """An instruction as it stands in `co_code`, its EXTENDED_ARGs folded in."""
+    """An instruction as it is in `co_code`, its EXTENDED_ARGs folded in."""
 
     name: str
     arg: int
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A canonical instruction before it has a place."""
+    """A canonical instruction that has no index yet."""
 
     op: str
     arg: int | None = None
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class View(NamedTuple):
-    """What rows may ask of the code object being decoded."""
+    """The facts about the code object being decoded that rows may use."""
 
     code: CodeType
     slots: tuple[str, ...]  # names of the fast locals, cells and free variables, in slot order
@@ -58,7 +58,7 @@ class Row:
 
 
 PREFIXES = frozenset({"EXTENDED_ARG", "KW_NAMES", "PRECALL"})
-"""Instructions that belong to the one behind them. (3.12 has no PRECALL.)"""
+"""Instructions that belong to the one after them. (3.12 has no PRECALL.)"""
 
 
 # Expansions.
@@ -71,23 +71,23 @@ def _emit(op: str, resolve: Callable[[Raw, View], Any] | None = None) -> Row:
 
 
 def plain(op: str) -> Row:
-    """No argument."""
+    """A row without an argument."""
     parts = (Part(op),)
     return Row((op,), lambda raw, view: parts)
 
 
 def counted(op: str) -> Row:
-    """The argument is a count, a depth or flags."""
+    """A row whose argument is a count, a depth or flags."""
     return _emit(op)
 
 
 def named(op: str, shift: int = 0) -> Row:
-    """The argument is an index into `co_names`, shifted left by flags."""
+    """A row whose argument is an index into `co_names`, shifted left by flags."""
     return _emit(op, lambda raw, view: view.code.co_names[raw.arg >> shift])
 
 
 def slot(op: str) -> Row:
-    """The argument is a slot: a fast local, a cell or a free variable."""
+    """A row whose argument is a slot: a fast local, a cell or a free variable."""
     return _emit(op, lambda raw, view: view.slots[raw.arg])
 
 
@@ -102,7 +102,7 @@ def backward(op: str) -> Row:
 
 
 def sequence(*parts: Part) -> Row:
-    """Fixed canonical instructions."""
+    """A row of fixed canonical instructions."""
     return Row(tuple(part.op for part in parts), lambda raw, view: parts)
 
 
@@ -110,7 +110,7 @@ DROPPED = Row((), lambda raw, view: ())
 
 
 def _constant_before(raw: Raw, view: View) -> Any:
-    """The constant loaded by the instruction before: the compiler always puts it there."""
+    """The constant loaded by the preceding instruction: the compiler always puts it there."""
     assert view.previous is not None and view.previous.op == "LOAD_CONST", raw
     return view.previous.value
 
@@ -137,13 +137,13 @@ def load_global(raw: Raw, view: View) -> tuple[Part, ...]:
 
 
 def yield_value(raw: Raw, view: View) -> tuple[Part, ...]:
-    """YIELD_VALUE; its value tells whether it delegates, which the RESUME behind it knows (2: yield from, 3: await)."""
+    """YIELD_VALUE. Its value says whether it delegates, according to the RESUME after it (2: yield from, 3: await)."""
     following = view.raws[view.place + 1 : view.place + 2]
     return (Part("YIELD_VALUE", None, any(raw.name == "RESUME" and raw.arg & 3 >= 2 for raw in following)),)
 
 
 def _store_fast(raw: Raw, view: View) -> tuple[Part, ...]:
-    """Resume functions put the cells themselves where compiled code has them made: into the slots of cell and free variables."""
+    """STORE_FAST. Resume functions store the cells themselves to the slots of cell and free variables, where compiled code makes them."""
     name = view.slots[raw.arg]
     is_cell = name in view.code.co_cellvars or name in view.code.co_freevars
     return (Part("STORE_CELL" if is_cell else "STORE_FAST", raw.arg, name),)

@@ -1,4 +1,4 @@
-"""What a version file says of its Python."""
+"""`Version`, the description of one Python version's bytecode, which each version file provides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framejit.bytecode.versions.words import Word
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Everything that framejit knows about the bytecode of one Python version. Only decode.py and encode.py read and write by it."""
+    """Everything that framejit knows about the bytecode of one Python version. Only decode.py and encode.py use it to read and write."""
 
     number: tuple[int, int]
     table: Mapping[str, Row]
@@ -19,6 +19,6 @@ class Version:
     words: Mapping[str, Word]
     """For writing: each word of the vocabulary as instructions."""
     prefixes: frozenset[str]
-    """Opcodes of instructions that belong to the one behind them."""
+    """Opcodes of instructions that belong to the one after them."""
     caches: Mapping[str, int]
-    """How many inline cache entries follow the instructions that have any."""
+    """The number of inline cache entries after each instruction that has any."""

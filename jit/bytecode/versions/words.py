@@ -1,6 +1,6 @@
 """The vocabulary of the code that framejit writes: words, and each word as the instructions of a Python version.
 
-A word is the same on every version, as canonical operations are for code that is read. It takes one argument: what its instruction takes, an
+A word is the same on every version, as canonical operations are for code that is read. It takes one argument, that of its instruction: an
 index into `co_consts` or `co_names`, a slot, a count, a depth, an operator's symbol, a distance in code units; 0 where it takes none.
 """
 
@@ -17,7 +17,7 @@ Word = Callable[[Any], Written]
 
 
 def one(opcode: str) -> Word:
-    """A word that is one instruction, and takes what that takes."""
+    """A word that is one instruction, with the same argument."""
     return lambda argument: ((opcode, argument),)
 
 
@@ -72,5 +72,5 @@ SHARED_WORDS: dict[str, Word] = {
     "push_handled": one("PUSH_EXC_INFO"),
     "pop_handled": one("POP_EXCEPT"),
 }
-"""Words that 3.11 and 3.12 say alike. Each version has besides: `call` (argument: how many arguments), `load_attr`, `list_to_tuple`, `jump_if_true` and
-`jump_if_false` (forward), and `end_for`, which stands where an exhausted `for_iter` goes on."""
+"""Words that are the same in 3.11 and 3.12. Each version also has `call` (argument: the number of arguments), `load_attr`, `list_to_tuple`, `jump_if_true` and
+`jump_if_false` (forward), and `end_for`, which stands where an exhausted `for_iter` continues."""

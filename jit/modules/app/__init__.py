@@ -1,1 +1,1 @@
-"""Library functions written in plain Python, traced in place of the C code."""
+"""Library functions written in plain Python, which are traced in place of the C code."""

@@ -1,4 +1,4 @@
-"""torch.autograd.Function.apply in parts: its forward, and its result where nothing needs a gradient."""
+"""torch.autograd.Function.apply in parts: its forward, and its result if nothing needs a gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_SETUP = _SingleLevelFunction.setup_context
 
 
 class Context:
-    """The `ctx` of a forward, and of its backward. Attributes are named as torch names them: those of the program's lie beside them."""
+    """The `ctx` of a forward, and of its backward. Attributes have torch's names, as the program's own attributes are stored next to them."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -43,7 +43,7 @@ class Context:
 
 
 def forward(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...]) -> tuple[Context, Any]:
-    """What the forward gives, and its `ctx`."""
+    """The `ctx` of the forward, and its result."""
     ctx = Context(needs_input_grad)
     with torch.no_grad():
         if cls.setup_context is DEFAULT_SETUP:
@@ -54,7 +54,7 @@ def forward(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...])
 
 
 def set_up(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...], result: Any) -> Context:
-    """The `ctx` of a Function whose forward has given this."""
+    """The `ctx` of a Function with this result of its forward."""
     ctx = Context(needs_input_grad)
     with torch.no_grad():
         cls.setup_context(ctx, args, result)
@@ -72,17 +72,18 @@ def is_mapped_by_torch(cls: Any) -> bool:
 
 
 def has_rule(cls: Any) -> bool:
-    """Whether the Function says itself what torch.vmap makes of it."""
+    """Whether the Function has a `vmap` method of its own."""
     return not cls.generate_vmap_rule and cls.vmap is not torch.autograd.Function.vmap
 
 
 def call_rule(function: Any, args: tuple[Any, ...], in_dims: tuple[Any, ...], size: int) -> tuple[list[Any], Any]:
-    """What `function(args)` gives for so many items, a list of tensors, their dimensions and a third value: the list, for one item, and the third value."""
+    """Call `function(args)` for a number of items. It gives a list of tensors, their dimensions and a third value; the result is the list, for one item, and
+    the third value."""
     raise NotImplementedError  # modules/torch_func_rules.py has the model
 
 
 def mapped(cls: Any, size: int, randomness: str, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
-    """What a Function with a `vmap` method gives for one item of a torch.vmap."""
+    """The result, for one item of a torch.vmap, of a Function with a `vmap` method."""
 
     def run(args: list[Any]) -> Any:
         outputs, out_dims = cls.vmap(VmapInfo(size, randomness), in_dims, *args)
@@ -95,18 +96,18 @@ def mapped(cls: Any, size: int, randomness: str, in_dims: tuple[Any, ...], args:
 
 
 def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the backward gives, for each argument of the forward."""
+    """The results of the backward, for each argument of the forward."""
     result = cls.backward(ctx, *gradients)
     return result if type(result) is tuple else (result,)
 
 
 def has_jvp(cls: Any) -> bool:
-    """Whether the Function says what its tangents are."""
+    """Whether the Function has a `jvp`, which computes tangents."""
     return cls.jvp is not torch.autograd.Function.jvp
 
 
 def forward_context(ctx: Context) -> Context:
-    """The `ctx` of the Function's `jvp`."""
+    """The `ctx` for the Function's `jvp`."""
     result = Context(ctx.needs_input_grad)
     vars(result).update(vars(ctx))
     result.to_save = ctx.to_save_for_forward
@@ -114,20 +115,20 @@ def forward_context(ctx: Context) -> Context:
 
 
 def jvp(cls: Any, ctx: Context, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What the `jvp` gives, for each result of the forward."""
+    """The results of the `jvp`, for each result of the forward."""
     result = cls.jvp(ctx, *tangents)
     return result if type(result) is tuple else (result,)
 
 
 def without_gradient(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
-    """What a Function gives where nothing needs a gradient."""
+    """The result of a Function if nothing needs a gradient."""
     if type(result) is tuple:
         return tuple([own(ctx, item, args) for item in result])
     return own(ctx, result, args)
 
 
 def own(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
-    """An input that comes back unchanged comes back as a view of itself (torch/csrc/autograd/custom_function.cpp: _wrap_outputs)."""
+    """An input that is returned unchanged becomes a view of itself (torch/csrc/autograd/custom_function.cpp: _wrap_outputs)."""
     for dirty in ctx.dirty_tensors:
         if result is dirty:
             return result

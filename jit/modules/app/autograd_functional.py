@@ -1,6 +1,6 @@
-"""torch.autograd.functional by the transforms of torch.func: traced in its place, they are operators of the graph, whose records of autograd are their own.
+"""torch.autograd.functional, implemented with the transforms of torch.func: these are operators of the graph with autograd records of their own.
 
-A stand-in asks autograd for the same products of gradients as torch's function, in the same order. Where torch would raise, or what it gives depends
+A stand-in asks autograd for the same products of gradients as torch's function, in the same order. If torch would raise, or its result depends
 on more than values (`strict=True`), the call runs natively.
 """
 
@@ -15,7 +15,7 @@ from framejit.modules.app.func import Refused, stop
 from framejit.modules.app.func import vjp as pull
 
 AT_ONCE = 64
-"""Rows of a Jacobian that are computed together where the program hasn't asked for all: as many times the memory of one."""
+"""Rows of a Jacobian that are computed together unless the program asks for all: this many times the memory of one is needed."""
 
 
 class Derivative:
@@ -39,11 +39,11 @@ class Derivative:
         stop((self.name, why))
 
     def cut_off(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Tensors without what autograd knows of them, unless that is asked for."""
+        """Tensors detached from autograd, unless their records are asked for."""
         return values if self.create_graph else tuple([value.detach() for value in values])
 
     def vector(self, given: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The vector of a product, as tensors like these; where none is given, there may be but one number."""
+        """The vector of a product, as tensors like these; if none is given, there must be only one number."""
         if given is None:
             if len(like) != 1 or like[0].numel() != 1:
                 self.refuse("without a vector")
@@ -54,7 +54,7 @@ class Derivative:
         return self.cut_off(values)
 
     def given_back(self, values: tuple[Any, ...], is_tuple: bool) -> Any:
-        """Results as the caller gets them. To torch, each argument requires a gradient: so do results that only depend on arguments."""
+        """Results as the caller gets them. In torch, each argument requires a gradient, so results that only depend on arguments do so too."""
         if self.makes_leaves and not all(value.requires_grad for value in values):
             self.refuse("with create_graph=True, of tensors that require no gradient")
         values = self.cut_off(values)
@@ -70,7 +70,7 @@ def vjp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, stric
 
 
 def jvp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """`torch.autograd.functional.jvp`: what a vjp gives is linear in its vector; the gradient by that is the product."""
+    """`torch.autograd.functional.jvp`: the result of a vjp is linear in its vector; its gradient by that vector is the product."""
     call = Derivative("jvp", inputs, create_graph, strict)
     vector = call.vector(v, call.inputs)
     outputs, is_tuple, back = recorded(func, call)
@@ -95,7 +95,7 @@ def hvp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, stric
 
 
 def recorded(func: Any, call: Derivative) -> tuple[tuple[Any, ...], bool, Any]:
-    """What a function gives as a tuple, whether it is one, and what pulls gradients back."""
+    """The result of a function as a tuple, whether it was a tuple, and the function that pulls gradients back."""
     was_tuple = []
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -111,13 +111,13 @@ def recorded(func: Any, call: Derivative) -> tuple[tuple[Any, ...], bool, Any]:
 
 
 def by_vector(back: Any, like: tuple[Any, ...], vector: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The gradient of a linear function of tensors like these, along a vector."""
+    """The gradient, along a vector, of a linear function of tensors like these."""
     _, forth = pull(lambda *gradients: back(gradients), *[torch.zeros_like(value) for value in like])
     return forth(vector)
 
 
 def gradient_of(func: Any) -> Callable[..., tuple[Any, Any]]:
-    """A function that gives the gradients of another, whose result is one number, and that number."""
+    """A function that returns the gradients of another, whose result is one number, and that number."""
 
     def run(*inputs: Any) -> tuple[Any, Any]:
         output, back = pull(func, *inputs)
@@ -154,7 +154,7 @@ def jacobian(
 
 
 def bases(outputs: tuple[Any, ...], sizes: list[int]) -> list[Any]:
-    """For each number in these tensors, tensors like them with a one in its place and zeros else, along a further dimension."""
+    """For each number in these tensors, tensors like them with a one in its place and zeros elsewhere, along a further dimension."""
     found = []
     for index, output in enumerate(outputs):
         ones = torch.eye(sum(sizes), dtype=output.dtype, device=output.device).split(sizes, dim=1)[index]

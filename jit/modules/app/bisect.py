@@ -7,7 +7,7 @@ from typing import Any
 
 
 def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
-    """Behind all items that aren't greater than `x`."""
+    """The position after all items that aren't greater than `x`."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
     end = len(a) if hi is None or hi == -1 else hi
@@ -22,7 +22,7 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Cal
 
 
 def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
-    """Before all items that aren't less than `x`."""
+    """The position before all items that aren't less than `x`."""
     if lo < 0:
         raise ValueError("lo must be non-negative")
     end = len(a) if hi is None or hi == -1 else hi
@@ -37,10 +37,10 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Call
 
 
 def insort_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
-    """Insert `x` after what is equal to it."""
+    """Insert `x` after the items that are equal to it."""
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
 def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
-    """Insert `x` before what is equal to it."""
+    """Insert `x` before the items that are equal to it."""
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)

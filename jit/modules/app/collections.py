@@ -7,6 +7,6 @@ from typing import Any
 
 
 def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any]) -> None:
-    """collections._count_elements, behind Counter."""
+    """collections._count_elements, which Counter uses."""
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1

@@ -1,6 +1,6 @@
-"""torch's control flow in plain Python, down to what stands for its operators: functions that take no argument, or tensors, and give flat results.
+"""torch's control flow in plain Python, down to functions that stand for its operators, and take functions without arguments, or of tensors.
 
-The models of the functions without a body (modules/torch_cond.py and its like) trace what they are given as graphs inside the graph.
+The functions without a body have models (modules/torch_cond.py and others), which trace their arguments as inner graphs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_open(pred: Any) -> bool:
 
 
 def choose(pred: Any, true_branch: Callable[[], Flat], false_branch: Callable[[], Flat]) -> Flat:
-    """What one of two branches gives."""
+    """The result of one of two branches."""
     raise NotImplementedError
 
 
@@ -32,12 +32,12 @@ def refuse(operator: str, why: str) -> Any:
 
 
 def compared(condition: Any) -> Any:
-    """A condition as a tensor, if it compares numbers out of tensors; anything else as it is."""
+    """A condition as a tensor, if it compares numbers read from tensors; others as they are."""
     raise NotImplementedError
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """Whether two structures of trees are the same. (Comparing them by `==` would compare the texts of their types.)"""
+    """Whether two structures of trees are the same. (Comparing them with `==` would compare the texts of their types.)"""
     if a.type is not b.type or a.context != b.context or a.num_children != b.num_children:
         return False
     return all(same_structure(one, other) for one, other in zip(a.children(), b.children()))
@@ -56,22 +56,22 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 
 def loop(condition: Callable[..., Any], body: Callable[..., Flat], carried: tuple[Any, ...]) -> Flat:
-    """What a loop gives that begins with some tensors. `body` gives the tensors for the next round, and their structure."""
+    """The result of a loop that starts with some tensors. `body` gives the tensors for the next round, and their structure."""
     raise NotImplementedError
 
 
 def each(function: Callable[..., Flat], rows: tuple[Any, ...]) -> Flat:
-    """What a function gives for each row of some tensors, stacked."""
+    """The results of a function for each row of some tensors, stacked."""
     raise NotImplementedError
 
 
 def run(step: Callable[..., Flat], carried: tuple[Any, ...], rows: tuple[Any, ...]) -> Flat:
-    """What a function gives at last that takes what it has given before, and a row of some tensors each time; and what else it gives, stacked."""
+    """The last carried result of a function that takes its previous carried result and one row of some tensors at a time, and its other results, stacked."""
     raise NotImplementedError
 
 
 def combined(combine: Callable[..., Flat], rows: tuple[Any, ...]) -> Flat:
-    """What an associative function of two rows makes of the first rows of some tensors, for each number of them."""
+    """The cumulative results of an associative function of two rows: for each number of first rows of some tensors, these rows combined."""
     raise NotImplementedError
 
 
@@ -124,13 +124,13 @@ def scan(step: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = 
 
 
 def associative_scan(combine: Callable[..., Any], xs: Any, additional_inputs: Any = ()) -> Any:
-    """The operator of `associative_scan` with `combine_mode="pointwise"`. With "generic", it is made of other operators."""
+    """The operator of `associative_scan` with `combine_mode="pointwise"`. With "generic", it consists of other operators."""
     leaves, structure = combined(lambda *pair: pytree.tree_flatten(combine(*pair, *additional_inputs)), tuple(xs))
     return pytree.tree_unflatten(leaves, structure)
 
 
 def attend(qkv: tuple[Any, ...], score_mod: Callable[..., Any], mask: tuple[Any, ...], mask_mod: Callable[..., Any], scale: Any, options: Any) -> Any:
-    """What attention gives, with functions for the scores and for the mask."""
+    """The result of attention with functions for the scores and for the mask."""
     raise NotImplementedError
 
 
@@ -150,7 +150,7 @@ def flex_attention(
 
 
 def over_places(mod: Callable[..., Any], scores: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
-    """What a function of one score gives for all, or one of their places only, where there are no `scores`."""
+    """The results of a function of one score for all scores, or if there are no `scores`, of a function of their places for all places."""
     raise NotImplementedError
 
 
@@ -167,7 +167,7 @@ def create_mask(mod_fn: Callable[..., Any], B: Any, H: Any, Q_LEN: int, KV_LEN: 
 
 
 def ordered_to_dense(counts: Any, columns: Any, width: int | None = None) -> Any:
-    """A mask of blocks, of which is given how many there are in each row, and which, in `columns`; what stands after these means nothing."""
+    """A mask of blocks, given the number of blocks in each row and, in `columns`, their columns; entries of `columns` after that number mean nothing."""
     width = columns.shape[-1] if width is None else width
     is_one = torch.arange(columns.shape[-1], device=columns.device) < counts.unsqueeze(-1)
     dense = columns.new_zeros((*columns.shape[:-1], width + 1), dtype=torch.int32)
@@ -180,7 +180,7 @@ def strict_mode(function: Callable[..., Any], operands: Any) -> Any:
 
 
 def hints_wrapper(function: Callable[..., Any], args: Any, kwargs: Any, hints: Any) -> Any:
-    """Hints are for compilers that look for the operator."""
+    """The operator of `hints_wrapper`. Hints are for compilers that look for the operator."""
     return function(*args, **kwargs)
 
 
@@ -199,8 +199,8 @@ def wrap_with_autocast(device: str, dtype: Any, enabled: bool, cache: Any, funct
 
 
 def region(run: Callable[[], Flat], function: Callable[..., Any], args: tuple[Any, ...], names: tuple[str, ...]) -> Flat | None:
-    """What `run()` gives, a call of a function that becomes a graph by itself, to be traced and compiled once for all that look like it; None where it
-    had better not. `args`: the function's arguments, the last of them by these names."""
+    """The result of `run()`, a call of a function that becomes an inner graph, which is traced and compiled once for all calls that are alike; None if it
+    should not. `args`: the function's arguments, the last of them by these names."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What `copy.deepcopy` does with tensors."""
+"""`copy.deepcopy` of tensors in plain Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
-    """torch.Tensor.__deepcopy__, of a leaf: its storage is copied once in a copy of several tensors, so that what shares memory goes on sharing it."""
+    """torch.Tensor.__deepcopy__ of a leaf: if several tensors are copied together, a storage is copied once, so that they still share memory."""
     if id(tensor) in memo:
         found: torch.Tensor = memo[id(tensor)]
         return found
@@ -26,5 +26,5 @@ def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
 
 
 def in_copied_storage(tensor: torch.Tensor, storages: dict[Any, Any]) -> torch.Tensor:
-    """A tensor like another in the copy of its storage, which is made where `storages`, the copies so far by the originals, hasn't got it. It has a model."""
+    """A tensor like another, in the copy of its storage. `storages` has the copies made so far, by their originals; a missing one is added. It has a model."""
     raise NotImplementedError

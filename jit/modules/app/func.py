@@ -1,7 +1,7 @@
-"""torch.func's transforms in parts: what is around a function and its transform is plain Python, the transform itself an operator of the graph.
+"""torch.func's transforms in parts: the code around a function and its transform is plain Python, the transform itself an operator of the graph.
 
-Each stand-in takes the arguments apart into tensors, has `call_vmapped` and its like trace the function as a graph inside the graph, and puts the results
-together. Where torch would raise, the function raises inside that graph: then the transform runs natively, and torch says what is wrong.
+Each stand-in takes the arguments apart into tensors, has `call_vmapped` or a similar function trace the function as an inner graph, and puts the results
+together. If torch would raise, the function raises inside that graph: then the transform runs natively, and torch reports the error.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_un
 
 
 class Refused(Exception):
-    """What torch raises is another exception."""
+    """Raised if torch would raise an exception, which is a different one."""
 
 
 def call_vmapped(function: Any, args: list[Any], dims: list[Any], randomness: str, size: int) -> tuple[list[Any], Any]:
-    """What `function(args)` gives, a list with the dimensions of its items and a third value, for each item of `args` along these dimensions:
-    the list, and the third value. `size`: how many items there are."""
+    """Call `function(args)` for each item of `args` along these dimensions. It gives a list of tensors, the dimensions of its items, and a third value; the
+    result is the list and the third value. `size`: the number of items."""
     raise NotImplementedError  # modules/torch_func.py has the model
 
 
 def call_grad_and_value(function: Any, args: list[Any], which: list[int]) -> tuple[list[Any], Any, list[Any], Any]:
-    """The gradients of the first of the values that `function(args)` gives, and all of them: a tensor, a list of tensors and a third value."""
+    """The gradients of the first value that `function(args)` gives, and all its values: a tensor, a list of tensors and a third value."""
     raise NotImplementedError
 
 
 def call_jvp(function: Any, args: list[Any], which: list[int] | None, tangents: list[Any], strict: bool) -> tuple[list[Any], list[Any], list[Any], Any]:
-    """What `function(args)` gives, a list of tensors, another that is only handed on, and a third value: with the tangents of the first behind it."""
+    """The results of `function(args)`: a list of tensors, followed by their tangents, another list that is only passed on, and a third value."""
     raise NotImplementedError
 
 
 def call_vjp(function: Any, args: list[Any], which: list[int] | None) -> tuple[list[Any], list[Any], Any, Any]:
-    """What `function(args)` gives, a list of tensors, another that is only handed on, and a third value; with what `call_pull_back` takes."""
+    """The results of `function(args)`: a list of tensors, another list that is only passed on, a third value; and the argument for `call_pull_back`."""
     raise NotImplementedError
 
 
 def call_pull_back(backward: Any, gradients: list[Any], retain_graph: bool, create_graph: bool | None) -> list[Any]:
-    """The gradients that the function of a vjp gives."""
+    """The gradients that the function returned by a vjp gives."""
     raise NotImplementedError
 
 
 def call_linearize(function: Any, args: list[Any]) -> tuple[Any, Any]:
-    """What `call_push_forward` takes, and the third value that `function(args)` gives besides two lists of tensors, of which the second is empty."""
+    """The argument for `call_push_forward`, and the third result of `function(args)`, after two lists of tensors, the second of which is empty."""
     raise NotImplementedError
 
 
 def call_push_forward(forward: Any, tangents: list[Any]) -> list[Any]:
-    """The tangents that the function of a linearize gives."""
+    """The tangents that the function returned by a linearize gives."""
     raise NotImplementedError
 
 
 def stop(what: tuple[str, str]) -> NoReturn:
-    """Leave to native code what can't be traced."""
+    """Leave a call that can't be traced to native code."""
     raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ def chosen(args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, as_tuple
 
 
 def with_aux(result: Any, has_aux: bool) -> tuple[Any, list[Any], Any]:
-    """What a function gives, the leaves of what it gives besides, and their structure."""
+    """The result of a function, the leaves of its auxiliary result, and their structure."""
     if not has_aux:
         return result, [], None
     if not isinstance(result, tuple) or len(result) != 2:
@@ -118,7 +118,7 @@ def grad_and_value(func: Any, argnums: Any, has_aux: bool, args: tuple[Any, ...]
 
 
 def taking_leaves(func: Any, spec: Any, has_aux: bool) -> Callable[[list[Any]], Any]:
-    """A function of the leaves of its arguments, which gives the leaves of its results."""
+    """A function of the leaves of another's arguments, which returns the leaves of its results."""
 
     def run(leaves: list[Any]) -> Any:
         args, _ = tree_unflatten(leaves, spec)

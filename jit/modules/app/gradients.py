@@ -1,4 +1,4 @@
-"""What `backward()` does with gradients, when they are computed."""
+"""How `backward()` stores gradients once they are computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 def accumulate(leaves: tuple[Any, ...], gradients: tuple[Any, ...], layouts: tuple[Any, ...], create_graph: bool) -> None:
     """Add gradients to the `.grad` of leaves (torch/csrc/autograd/functions/accumulate_grad.h).
 
-    A leaf without a `.grad` gets the gradient itself, or a copy of this layout; None where no copy is needed.
+    A leaf without a `.grad` gets the gradient itself, or a copy with this layout; None means that no copy is needed.
     """
     with torch.set_grad_enabled(create_graph):
         for index in range(len(leaves)):
@@ -27,7 +27,7 @@ def accumulate(leaves: tuple[Any, ...], gradients: tuple[Any, ...], layouts: tup
 
 
 def accumulate_with_hooks(leaf: Any, gradient: Any, before: tuple[Any, ...], layout: Any, after: tuple[Any, ...]) -> None:
-    """Call the hooks on the gradient of a leaf, add it to the `.grad`, and call the hooks that come after that.
+    """Call the hooks on the gradient of a leaf, add it to the `.grad`, and call the hooks that run after that.
 
     A hook may keep the gradient, so that the `.grad` is always a copy.
     """
@@ -47,18 +47,18 @@ def accumulate_with_hooks(leaf: Any, gradient: Any, before: tuple[Any, ...], lay
 
 
 def call_hook(hook: Any, *gradients: Any) -> Any:
-    """Call a hook on what isn't a leaf, as autograd does in torch.autograd.backward()."""
+    """Call a hook on a tensor that isn't a leaf, as autograd does in torch.autograd.backward()."""
     with torch.no_grad():
         return hook(*gradients)
 
 
 def call_hook_in_method(hook: Any, *gradients: Any) -> Any:
-    """Call a hook on what isn't a leaf, as autograd does in the method backward() of a tensor."""
+    """Call a hook on a tensor that isn't a leaf, as autograd does in a tensor's method backward()."""
     return call_hook(hook, *gradients)
 
 
 def retain(tensor: Any, gradient: Any) -> None:
-    """Keep the gradient of a tensor that is no leaf (torch/csrc/autograd/variable.cpp, VariableHooks::retain_grad)."""
+    """Keep the gradient of a tensor that isn't a leaf (torch/csrc/autograd/variable.cpp, VariableHooks::retain_grad)."""
     with torch.no_grad():
         known = tensor.grad
         tensor.grad = gradient.clone(memory_format=torch.contiguous_format) if known is None else known + gradient

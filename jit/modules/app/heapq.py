@@ -1,4 +1,4 @@
-"""heapq in plain Python, with the layouts that its C code makes."""
+"""heapq in plain Python, with the same layouts as those that its C code makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 Before = Callable[[Any, Any], bool]
 
 item_at, store, size = list.__getitem__, list.__setitem__, list.__len__
-"""The C code takes what is stored in an instance of a subclass of list, whatever methods that has."""
+"""The C code reads the list storage of an instance of a subclass of list, whatever methods that has."""
 
 
 def less(a: Any, b: Any) -> bool:
@@ -56,7 +56,7 @@ def heappush(heap: list[Any], item: Any) -> None:
 
 
 def take(heap: list[Any], before: Before) -> Any:
-    """Remove and give the first item."""
+    """Remove and return the first item."""
     if not size(heap):
         raise IndexError("index out of range")
     last = list.pop(heap)
@@ -69,7 +69,7 @@ def take(heap: list[Any], before: Before) -> Any:
 
 
 def exchange(heap: list[Any], item: Any, before: Before) -> Any:
-    """Give the first item and put another in its place."""
+    """Return the first item and put another in its place."""
     if not size(heap):
         raise IndexError("index out of range")
     first = item_at(heap, 0)
@@ -79,7 +79,7 @@ def exchange(heap: list[Any], item: Any, before: Before) -> Any:
 
 
 def arrange(heap: list[Any], before: Before) -> None:
-    """Make a list a heap."""
+    """Turn a list into a heap."""
     for position in reversed(range(size(heap) // 2)):
         sink(heap, position, before)
 

@@ -1,8 +1,8 @@
-"""itertools in plain Python, after the equivalents in its documentation.
+"""itertools in plain Python, following the equivalents in its documentation.
 
-What a C iterator does when it is made: it checks its arguments, asks for iterators, takes the items that it will need more than once. Then it is `made`
-with its first fields, and a function says what each of its steps does to these (STEPS); or, where its state isn't fields alone, a generator that is
-as lazy as it is stands in for it.
+A stand-in does what the C iterator does at its creation: it checks its arguments, asks for iterators, and takes the items that it will need more than once.
+Then the iterator is `made` with its first fields, and a function defines how each step changes these (STEPS). If its state isn't fields alone, a generator that
+is as lazy as the iterator stands in for it.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def cycle_step(self: Any) -> Any:
 
 
 def size(value: Any) -> int:
-    """An argument of islice: -1 stands for each exception."""
+    """An argument of islice: any exception becomes -1."""
     try:
         return as_size(value)
     except BaseException:
@@ -148,7 +148,7 @@ def islice(iterable: Iterable[Any], first: Any, second: Any = MISSING, third: An
 
 
 def islice_step(self: Any) -> Any:
-    """islice_next, which is at its end after any exception."""
+    """islice_next; any exception ends the iterator."""
     if self.it is NULL:
         return END
     iterator = self.it
@@ -255,7 +255,7 @@ def pairwise(iterable: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def pairwise_step(self: Any) -> Any:
-    """pairwise_next, which is at its end after any exception."""
+    """pairwise_next; any exception ends the iterator."""
     if self.it is NULL:
         return END
     try:
@@ -284,7 +284,7 @@ def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def batched_step(self: Any) -> Any:
-    """batched_next, which is at its end after any exception, but for StopIteration."""
+    """batched_next; any exception except StopIteration ends the iterator."""
     if self.it is NULL:
         return END
     items: list[Any] = []
@@ -363,7 +363,7 @@ STEPS: dict[str, Callable[[Any], Any]] = {
     "takewhile": takewhile_step, "dropwhile": dropwhile_step, "filterfalse": filterfalse_step, "compress": compress_step, "pairwise": pairwise_step,
     "batched": batched_step, "accumulate": accumulate_step, "zip_longest": zip_longest_step,
 }  # fmt: skip
-"""What a step of an iterator does, by the iterator's name: a function of its fields, which CPython's sources name."""
+"""The step of each iterator, by the iterator's name: a function of its fields, which have the names in CPython's sources."""
 
 
 def product(*iterables: Iterable[Any], repeat: Any = 1) -> Iterator[tuple[Any, ...]]:
@@ -502,7 +502,7 @@ class Groups:
         return True
 
     def members(self, key: Any, token: object) -> Iterator[Any]:
-        """One group: it ends when the next one has been asked for."""
+        """The items of one group, which ends once the next group has been asked for."""
         while self.group is token and self.item is not MISSING and self.item_key == key:
             yield self.item
             if self.group is token:
@@ -543,7 +543,7 @@ def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:
 
 
 class Shared:
-    """What the iterators of a tee share. `running`: whether one of them is taking an item, for which it may run anything."""
+    """The state that the iterators of a tee share. `running`: whether one of them is taking an item, which may run any code."""
 
     __slots__ = ("iterator", "queues", "running")
 
@@ -553,7 +553,7 @@ class Shared:
         self.running = False
 
     def take(self) -> bool:
-        """Take an item for all of them; False at the end (teedataobject_getitem)."""
+        """Take an item for all iterators; False at the end (teedataobject_getitem)."""
         if self.running:
             raise RuntimeError("cannot re-enter the tee iterator")
         self.running = True

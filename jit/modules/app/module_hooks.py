@@ -1,4 +1,4 @@
-"""What `torch.utils.hooks.BackwardHook` does for hooks of modules, where the graph's own backward pass calls them."""
+"""Stand-ins for `torch.utils.hooks.BackwardHook`, for hooks of modules that the graph's own backward pass calls."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import torch
 
 
 def passed_through(*tensors: Any) -> Any:
-    """The tensors, behind a node of autograd's: it has a model."""
+    """The tensors after an autograd node that passes them on unchanged: it has a model."""
     raise NotImplementedError
 
 
 def put_on_node(tensor: Any, inputs: int, hook: Any) -> None:
-    """Put a hook on the node that has made a tensor, and has so many inputs: it has a model."""
+    """Put a hook on the node that has made a tensor and has this number of inputs: it has a model."""
     raise NotImplementedError
 
 
 def inputs_heard(hook: Any, count: int, places: Any, *tensors: Any) -> Any:
-    """The tensors among a module's arguments, behind a node that hears of their gradients after the graph: it has a model."""
+    """The tensors among a module's arguments, after a node that receives their gradients after the graph: it has a model."""
     raise NotImplementedError
 
 
 def outputs_heard(hook: Any, inputs: int, input_places: Any, count: int, places: Any, *tensors: Any) -> Any:
-    """The tensors among a module's results, behind a node that hears of their gradients after the graph: it has a model."""
+    """The tensors among a module's results, after a node that receives their gradients after the graph: it has a model."""
     raise NotImplementedError
 
 
 def set_up_inputs(hook: Any, args: Any) -> Any:
-    """BackwardHook.setup_input_hook, of hooks that autograd calls after the graph."""
+    """BackwardHook.setup_input_hook, for hooks that autograd calls after the graph."""
     places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
     hook.n_inputs, hook.input_tensors_index = len(args), places
     return with_tensors(args, places, inputs_heard(hook, len(args), places, *[args[place] for place in places]))
 
 
 def set_up_outputs(hook: Any, results: Any) -> Any:
-    """BackwardHook.setup_output_hook, of hooks that autograd calls after the graph."""
+    """BackwardHook.setup_output_hook, for hooks that autograd calls after the graph."""
     items = results if isinstance(results, tuple) else (results,)
     places = [place for place, item in enumerate(items) if isinstance(item, torch.Tensor)]
     tensors = [items[place] for place in places]
@@ -45,7 +45,7 @@ def set_up_outputs(hook: Any, results: Any) -> Any:
 
 
 def with_tensors(args: Any, places: Any, tensors: Any) -> Any:
-    """A tuple with other tensors at these places."""
+    """A tuple with other tensors in these places."""
     passed = list(args)
     for index, place in enumerate(places):
         passed[place] = tensors[index]
@@ -59,7 +59,7 @@ class PassedNode:
         self.tensors = tensors
 
     def register_hook(self, hook: Any) -> None:
-        """Put a hook on, whose handle nobody takes."""
+        """Put a hook on the node; its handle isn't used."""
         behind = [tensor for tensor in self.tensors if tensor.requires_grad]
         put_on_node(behind[0], len(self.tensors), hook)
 

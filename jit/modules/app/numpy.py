@@ -1,4 +1,4 @@
-"""What NumPy does in C with the elements of arrays one by one, in plain Python."""
+"""Functions of NumPy that handle the elements of arrays one by one, in plain Python."""
 
 from __future__ import annotations
 

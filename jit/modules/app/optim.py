@@ -1,4 +1,4 @@
-"""What stands around the steps of torch's optimizers."""
+"""The code around the steps of torch's optimizers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 
 
 def step(function: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.optim.optimizer._use_grad_for_differentiable, without the graph breaks that it asks torch's own tracer for."""
+    """torch.optim.optimizer._use_grad_for_differentiable, without the graph breaks that it requests from torch's own tracer."""
     with torch.set_grad_enabled(optimizer.defaults["differentiable"]):
         return function(optimizer, *args, **kwargs)
 
 
 def plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function without what torch has put around it."""
+    """Call a function without the code that torch has wrapped around it."""
     return function(*args, **kwargs)
 
 
 def zero_grad(function: Callable[..., Any], optimizer: Any, set_to_none: bool = True) -> None:
-    """torch.optim.Optimizer.zero_grad: whether there are gradients makes no difference where all are set to None, so a trace needn't rest on it."""
+    """torch.optim.Optimizer.zero_grad: if all gradients are set to None, it doesn't matter whether there are any, so that needs no guard."""
     if not set_to_none:
         function(optimizer, set_to_none)
         return
@@ -42,5 +42,5 @@ def zero_grad_of_module(function: Callable[..., Any], module: Any, set_to_none: 
 
 
 def one_group(key: Any, lists: list[list[Any]], with_indices: bool = False) -> dict[Any, tuple[list[list[Any]], list[int]]]:
-    """torch._C._group_tensors_by_device_and_dtype, where all tensors have the device and the dtype of the key."""
+    """torch._C._group_tensors_by_device_and_dtype, if all tensors have the device and the dtype of the key."""
     return {key: ([list(items) for items in lists], list(range(len(lists[0]))) if with_indices else [])}

@@ -1,4 +1,4 @@
-"""The parsing of format templates, done for real: the function here is called on constants, not traced."""
+"""Parsing of format templates: the function here is called for real on constants, not traced."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import string
 from typing import Any
 
 DEPTH = 2
-"""How deep templates nest: the format spec of a field may be one, that of a field in there may not."""
+"""The nesting depth of templates: the format spec of a field may be one, but that of a field in there may not."""
 
 
 class Numbering:
-    """Gives the fields of a template without a number theirs (Objects/stringlib/unicode_format.h: AutoNumber)."""
+    """Numbers the fields of a template that have no number (Objects/stringlib/unicode_format.h: AutoNumber)."""
 
     def __init__(self, positions: int) -> None:
         self.positions = positions
@@ -19,7 +19,7 @@ class Numbering:
         self.used = 0
 
     def number(self, first: int | str) -> int | str:
-        """The position or the name of the argument that a field asks for. Raises ValueError and IndexError, in any words."""
+        """The position or the name of the argument that a field refers to. Raises ValueError and IndexError, with arbitrary messages."""
         if isinstance(first, str) and first:
             return first
         automatic = first == ""
@@ -34,10 +34,10 @@ class Numbering:
 
 
 def template_fields(template: str, positions: int) -> tuple[Any, ...] | None:
-    """The pieces of a template for a call of str.format with so many positional arguments; None if it refuses the template.
+    """The pieces of a template for a call of str.format with so many positional arguments; None if it rejects the template.
 
-    A piece is a literal, or a field: which argument, the attributes (True) and items (False) of it that follow, conversion, format spec. The spec is
-    text, or pieces itself.
+    A piece is a literal or a field: the argument, its attributes (True) and items (False) that follow, the conversion, and the format spec. The spec is
+    text, or consists of pieces itself.
     """
     try:
         return pieces_of(template, Numbering(positions), DEPTH)

@@ -1,4 +1,4 @@
-"""Functions of numpy.random that draw an order, by the one of them that draws the order of numbers."""
+"""Functions of numpy.random that draw an order, implemented with the function that draws a permutation of numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def permutation(draw: Callable[[int], Any], array: Any) -> Any:
-    """An array's rows in an order drawn."""
+    """An array's rows in a drawn order."""
     return array[draw(len(array))]
 
 
 def shuffle(draw: Callable[[int], Any], array: Any) -> None:
-    """Bring an array's rows into an order drawn."""
+    """Reorder an array's rows in a drawn order."""
     array[...] = array[draw(len(array))]
 
 
 def choice(draw: Callable[..., Any], array: Any, size: Any = None, replace: bool = True) -> Any:
-    """Some numbers of an array."""
+    """Randomly chosen numbers of an array."""
     return array[draw(len(array), size, replace)]

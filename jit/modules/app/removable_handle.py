@@ -1,4 +1,4 @@
-"""What `torch.utils.hooks.RemovableHandle` does when it is made."""
+"""The creation of a `torch.utils.hooks.RemovableHandle` in plain Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from framejit.modules.app.weak_references import weak_reference
 
 
 def next_id() -> Any:
-    """A number that no handle has had: it has a model."""
+    """A number that no handle has had before: it has a model."""
     raise NotImplementedError
 
 

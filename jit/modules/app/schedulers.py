@@ -1,4 +1,4 @@
-"""What a trace asks of a learning rate scheduler before it leaves the step to native code."""
+"""The questions that a trace asks of a learning rate scheduler before it leaves the step to native code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.optim import lr_scheduler
 
 
 def is_uneventful(scheduler: Any) -> bool:
-    """Whether a step neither warns nor raises: the optimizer has made a step, through the method that the scheduler has put around its own."""
+    """Whether a step neither warns nor raises: the optimizer has made a step, through the method that the scheduler has wrapped around its own."""
     optimizer = scheduler.optimizer
     if isinstance(scheduler, lr_scheduler.OneCycleLR) and scheduler.last_epoch >= scheduler.total_steps:
         return False

@@ -8,18 +8,18 @@ from typing import Any
 from framejit._runtime import Unset
 
 NULL = Unset
-"""What a field of an iterator in C holds that holds nothing."""
+"""The content of a field, of an iterator in C, that holds nothing."""
 END = object()
-"""What a step of an iterator gives at its end."""
+"""The result of an iterator's step at its end."""
 
 
 def made(cls: type, **fields: Any) -> Any:
-    """An iterator of a type in C that holds this; modules/iterators.py says what it means."""
+    """An iterator of a type in C with these fields; modules/iterators.py has the model."""
     raise AssertionError("made is traced")
 
 
 class Sequenced:
-    """A class of whose instances `iter()` makes an iterator that asks for items by number."""
+    """A class for whose instances `iter()` makes an iterator that asks for items by number."""
 
     def __getitem__(self, index: int) -> Any:
         raise IndexError
@@ -29,7 +29,7 @@ SequenceIterator: Any = type(iter(Sequenced()))
 
 
 def iterator_by_number(sequence: Any) -> Any:
-    """`iter` of what has items, but no `__iter__` (Objects/iterobject.c: PySeqIter_New)."""
+    """`iter` of an object that has items, but no `__iter__` (Objects/iterobject.c: PySeqIter_New)."""
     return made(SequenceIterator, seq=sequence, index=0)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 
 def module_getattr(self: Any, attr: str) -> Any:
-    """RecursiveScriptModule.__getattr__, but for the dict of the module, in which that keeps a method for the next time."""
+    """RecursiveScriptModule.__getattr__, without the module's dict in which that caches methods."""
     if self._initializing:
         return nn.Module.__getattr__(self, attr)
     if attr in self._modules:

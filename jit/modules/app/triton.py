@@ -1,4 +1,4 @@
-"""What launches of Triton kernels ask of their arguments."""
+"""The questions that launches of Triton kernels ask of their arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def parts_of_descriptor(descriptor: Any, settings: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """What a TensorDescriptor is made of besides its tensor: the shape of a block, and its settings; None where it is not of the whole tensor."""
+    """The parts of a TensorDescriptor besides its tensor: the shape of a block, and its settings; None if it doesn't describe the whole tensor."""
     base = descriptor.base
     if tuple(descriptor.shape) != tuple(base.shape) or tuple(descriptor.strides) != tuple(base.stride()):
         return None

@@ -1,4 +1,4 @@
-"""What torch does with weak references that it makes in compiled functions."""
+"""Weak references that torch makes in compiled functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def weak_reference(value: Any) -> Any:
 
 
 def inverse(self: Any) -> Any:
-    """Transform.inv (torch/distributions/transforms.py), before torch 2.13: an inverse that is gone is made again, and is equal."""
+    """Transform.inv (torch/distributions/transforms.py), before torch 2.13: an inverse that has been freed is made again, and is equal."""
     found = None if self._inv is None else self._inv()
     if found is None:
         found = transforms._InverseTransform(self)
