@@ -53,7 +53,7 @@ static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_
 /* Has the guard checker look at the call. 0, or -1 with an exception set. */
 static int check_guards(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals) {
     PyObject *checker = Py_NewRef(FJ_guard_checker);
-    PyObject *arguments = FJ_Hook_ArgumentTuple(locals, n_locals);
+    PyObject *arguments = FJ_Arguments_Tuple(locals, n_locals);
     PyObject *result = arguments != NULL ? PyObject_CallFunctionObjArgs(checker, (PyObject *)self, arguments, function, NULL) : NULL;
     Py_XDECREF(arguments);
     Py_XDECREF(result);
@@ -120,10 +120,10 @@ static int check_entry_fits(FJ_CompiledFunction *self, FJ_Entry *entry) {
         return 0;
     }
     PyCodeObject *code = (PyCodeObject *)entry->code;
-    Py_ssize_t n_arguments = FJ_Code_CountArguments((PyCodeObject *)self->code);
-    if (FJ_Code_CountArguments(code) != n_arguments || code->co_nlocals < n_arguments + 2) {
+    Py_ssize_t n_arguments = FJ_Arguments_Count((PyCodeObject *)self->code);
+    if (FJ_Arguments_Count(code) != n_arguments || code->co_nlocals < n_arguments + 2) {
         PyErr_Format(PyExc_ValueError, "Entry: its code has %zd argument slots and %d locals; %S needs %zd and at least two more locals",
-                     FJ_Code_CountArguments(code), code->co_nlocals, ((PyFunctionObject *)self->function)->func_qualname, n_arguments);
+                     FJ_Arguments_Count(code), code->co_nlocals, ((PyFunctionObject *)self->function)->func_qualname, n_arguments);
         return -1;
     }
     if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
@@ -154,7 +154,7 @@ int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry) {
     }
     self->entries[place] = (FJ_Entry *)Py_NewRef(entry);
     self->n_entries++;
-    self->n_direct += entry->direct != NULL;
+    self->n_direct += entry->program != NULL;
     self->version++;
     return 0;
 }
@@ -174,7 +174,7 @@ static PyObject *function_remove(FJ_CompiledFunction *self, PyObject *entry) {
         if ((PyObject *)self->entries[i] == entry) {
             self->n_entries--;
             self->n_preferred -= i < self->n_preferred;
-            self->n_direct -= self->entries[i]->direct != NULL;
+            self->n_direct -= self->entries[i]->program != NULL;
             self->version++;
             memmove(self->entries + i, self->entries + i + 1, (size_t)(self->n_entries - i) * sizeof(FJ_Entry *));
             Py_DECREF(entry);

@@ -7,10 +7,6 @@
 #include "guards.h"
 #include "runtime.h"
 
-Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code) {
-    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
-}
-
 /* `step` and `resumes` come together, and the latter are CompiledFunctions of one argument. */
 static int check_step(PyObject *step, PyObject *resumes) {
     if (step == Py_None && (resumes == NULL || PyTuple_GET_SIZE(resumes) == 0)) {
@@ -69,8 +65,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->outcome = outcome == Py_None ? NULL : Py_NewRef(outcome);
     self->upcalls = upcalls == Py_None ? NULL : Py_NewRef(upcalls);
     if (direct != Py_None) {
-        self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
-        if (self->direct == NULL) {
+        self->program = FJ_Program_New(direct, code, n_captures - n_inputs);
+        if (self->program == NULL) {
             Py_CLEAR(self);
         }
     }
@@ -100,7 +96,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->outcome);
     Py_VISIT(self->upcalls);
     Py_VISIT(self->flat_code);
-    return FJ_Direct_Traverse(self->direct, visit, arg);
+    return FJ_Program_Traverse(self->program, visit, arg);
 }
 
 static int entry_clear(FJ_Entry *self) {
@@ -125,7 +121,7 @@ static void entry_dealloc(FJ_Entry *self) {
     Py_CLEAR(self->outcome);
     Py_CLEAR(self->upcalls);
     Py_CLEAR(self->flat_code);
-    FJ_Direct_Free(self->direct);
+    FJ_Program_Free(self->program);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -135,7 +131,7 @@ static PyObject *entry_repr(FJ_Entry *self) {
                                 self->n_captures - self->n_inputs, self->hits);
 }
 
-static PyObject *entry_get_direct(FJ_Entry *self, void *closure) { return PyBool_FromLong(self->direct != NULL); }
+static PyObject *entry_get_direct(FJ_Entry *self, void *closure) { return PyBool_FromLong(self->program != NULL); }
 
 static PyGetSetDef entry_getset[] = {
     {"direct", (getter)entry_get_direct, NULL, "Whether calls need no frame, and so run without one where nobody watches frames.", NULL},

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "direct.h"
 #include "runtime.h"
 
 _Thread_local FJ_ThreadState FJ_thread;
@@ -72,15 +73,6 @@ static PyObject *run_uncompiled(PyThreadState *tstate, FJ_Frame *frame, int thro
 static PyObject *abandon(PyThreadState *tstate, FJ_Frame *frame) {
     FJ_Frame_Abandon(tstate, frame);
     return NULL;
-}
-
-/* The argument slots as a tuple, for the compiler; an empty one becomes the Unset sentinel. */
-PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments) {
-    PyObject *tuple = PyTuple_New(n_arguments);
-    for (Py_ssize_t i = 0; tuple != NULL && i < n_arguments; i++) {
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(locals[i] != NULL ? locals[i] : FJ_Unset));
-    }
-    return tuple;
 }
 
 /* The program may be at its recursion limit: what it has no room for is its own next call, not ours, which nothing of it would handle. */
@@ -161,7 +153,7 @@ __attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, 
     FJ_Captured captured;
     FJ_Entry *entry = match->searched ? NULL : FJ_CompiledFunction_Find(self, function, locals, n_arguments, &captured);
     if (entry == NULL && !PyErr_Occurred()) {
-        PyObject *arguments = FJ_Hook_ArgumentTuple(locals, n_arguments);
+        PyObject *arguments = FJ_Arguments_Tuple(locals, n_arguments);
         if (arguments != NULL) {
             entry = compile_entry(self, function, arguments, locals, n_arguments, &captured);
             Py_DECREF(arguments);
@@ -267,7 +259,7 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
         return run_uncompiled(tstate, frame, 0);
     }
     PyObject *function = FJ_Frame_Function(frame);
-    Py_ssize_t n_arguments = FJ_Code_CountArguments(FJ_Frame_Code(frame));
+    Py_ssize_t n_arguments = FJ_Arguments_Count(FJ_Frame_Code(frame));
     FJ_Match *match = &pending->match;
     FJ_CompiledFunction_CheckCode(self);
     if (match->version != self->version) { /* a garbage collection in between may have run anything */

@@ -1,19 +1,7 @@
-/* module.c: framejit._runtime: its types, the Unset sentinel, its functions and the versions it was built for. */
+/* module.c: framejit._runtime: its types, its functions and the versions it was built for. */
 #include "cpython/objects.h"
 #include "guards.h"
 #include "runtime.h"
-
-PyObject *FJ_Unset;
-
-static PyObject *unset_repr(PyObject *self) { return PyUnicode_FromString("Unset"); }
-
-static PyTypeObject unset_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.UnsetType",
-    .tp_doc = "The type of Unset, which stands for an argument slot without a value.",
-    .tp_basicsize = sizeof(PyObject),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_repr = unset_repr,
-};
 
 static PyObject *hook_installed(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_Hook_IsInstalled()); }
 
@@ -121,13 +109,10 @@ static struct PyModuleDef module_definition = {
 };
 
 static int fill_module(PyObject *module) {
-    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
+    if (FJ_Arguments_Init() < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
-    if (FJ_Unset == NULL) {
-        FJ_Unset = unset_type.tp_alloc(&unset_type, 0);
-    }
-    if (FJ_Unset == NULL || PyModule_AddObjectRef(module, "Unset", FJ_Unset) < 0 || FJ_Guards_Init(module) < 0 ||
+    if (PyModule_AddObjectRef(module, "Unset", FJ_Unset) < 0 || FJ_Guards_Init(module) < 0 ||
         PyModule_AddType(module, &FJ_EntryType) < 0 || PyModule_AddType(module, &FJ_CompiledFunctionType) < 0 ||
         PyModule_AddIntConstant(module, "NEVER", FJ_CODE_NEVER) < 0 || PyModule_AddIntConstant(module, "OPAQUE", FJ_CODE_OPAQUE) < 0 ||
         PyModule_AddStringConstant(module, "built_for_torch", FRAMEJIT_BUILT_FOR_TORCH) < 0 ||

@@ -4,10 +4,9 @@
 
 #include <Python.h>
 
+#include "arguments.h"
 #include "cpython/frame.h"
-
-/* What an entry does in place of running its code, where its calls need no frame. Opaque: direct.c. */
-typedef struct FJ_Direct FJ_Direct;
+#include "program.h"
 
 /* One compiled version of a function: a guard tree, and the code to run where the tree matches. Immutable but for the counters. */
 typedef struct {
@@ -18,7 +17,7 @@ typedef struct {
     PyObject *step;      /* NULL, or what goes on with the value that `code` returns: step(value) -> (choice, state) */
     PyObject *resumes;   /* with `step`: tuple of CompiledFunctions; resumes[choice](state) is the rest of the call */
     PyObject *flat_code; /* `code` with all slots as positional parameters, made when first needed; or NULL */
-    FJ_Direct *direct;   /* or NULL */
+    FJ_Program *program; /* NULL, or what is done in place of running the code, where calls need no frame */
     PyObject *weak_references;
     Py_ssize_t n_inputs;
     Py_ssize_t n_captures; /* all of them, inputs included */
@@ -82,7 +81,6 @@ typedef struct FJ_CompiledFunction {
 
 extern PyTypeObject FJ_EntryType;
 extern PyTypeObject FJ_CompiledFunctionType;
-extern PyObject *FJ_Unset; /* stands for an argument slot without a value */
 
 /* A call on its way from CompiledFunction to its frame. Lives on the C stack of the call. */
 typedef struct FJ_PendingCall {
@@ -151,7 +149,6 @@ static inline void FJ_NativeSection_Restore(FJ_NativeSection before) {
 }
 /* Calls a callback about a call of a function, with this thread marked as compiling. `entry` may be NULL. */
 PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry);
-PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments);
 /* Has the entry's `outcome`, if it has one for this, look at how its frame or code has ended. Steals `result`; what it gives, or the exception
    that is set, is the call's unless something else was raised. */
 PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *result);
@@ -168,7 +165,6 @@ void FJ_Upcalls_Unlink(FJ_CompiledFunction *compiled);
 int FJ_Upcalls_Init(void);
 
 /* entry.c */
-Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code);
 /* Walks the entry's tree over the call. 1: it matches, and *captured is to be handed over or released; 0: it doesn't; -1: exception set. */
 int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, FJ_Captured *captured);
 /* Hands the values over to a list of inputs and a tuple of the others. 0, or -1 with an exception set; they are gone either way. */
@@ -187,16 +183,5 @@ FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function
 int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry);
 /* Drops the entries when the function has got another code object since. */
 void FJ_CompiledFunction_CheckCode(FJ_CompiledFunction *self);
-
-/* direct.c */
-/* From Entry's argument `direct`: (graph or None, refuse or None, boxed, number of outputs, offsets in the code of its calls, operations
-   as pairs of a name and a number, constants). n_captures: without the inputs. NULL with an exception set where it is malformed. */
-FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_captures);
-void FJ_Direct_Free(FJ_Direct *self);
-int FJ_Direct_Traverse(FJ_Direct *self, visitproc visit, void *arg);
-/* Runs a call without a frame. 1: done, with the outcome in *result and *split as call_once says; 0: it needs a frame, and *match says
-   what is known already. */
-int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names, PyObject **state,
-                   FJ_Match *match, PyObject **result, FJ_Entry **split);
 
 #endif

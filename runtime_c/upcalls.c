@@ -146,7 +146,7 @@ int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **
     if (!FJ_Frame_IsReplaceable(frame)) {
         return FJ_CODE_NEVER;
     }
-    PyObject *arguments = FJ_Hook_ArgumentTuple(FJ_Frame_Locals(frame), FJ_Code_CountArguments((PyCodeObject *)code));
+    PyObject *arguments = FJ_Arguments_Tuple(FJ_Frame_Locals(frame), FJ_Arguments_Count((PyCodeObject *)code));
     PyObject *answer = arguments != NULL ? FJ_Hook_CallBack(upcalls, function, arguments, NULL) : NULL;
     Py_XDECREF(arguments);
     int kind = answer != NULL ? accept_answer(code, answer, target) : -1;

@@ -6,7 +6,7 @@
 
 #include "cpython/iterators.h"
 
-extern "C" PyObject *FJ_Unset; /* runtime.h, which is C: stands for nothing */
+#include "arguments.h" /* of runtime_c/: Unset stands for nothing */
 
 namespace framejit {
 

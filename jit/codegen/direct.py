@@ -47,7 +47,7 @@ class Temporary:
 class Direct(NamedTuple):
     """The argument `direct` of an Entry.
 
-    `operations`: names and arguments of the operations in runtime_c/direct.c, which run on a stack. `calls`: the offsets of calls in the code, for tracebacks;
+    `operations`: names and arguments of the operations in runtime_c/program.c, which run on a stack. `calls`: the offsets of calls in the code, for tracebacks;
     the call of the graph comes first. `refuse`: raises an error if the graph hasn't returned a tuple or list of n_outputs; None if `unpack` does so.
     """
 

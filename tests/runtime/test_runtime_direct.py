@@ -1,4 +1,4 @@
-"""runtime_c/direct.c: calls without a frame: how arguments are bound, what the graph is given, what is built; with hand-made entries."""
+"""runtime_c/direct.c, arguments.c and program.c: calls without a frame: how arguments are bound, what the graph is given, what is built."""
 
 from __future__ import annotations
 

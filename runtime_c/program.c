@@ -1,0 +1,287 @@
+/* program.c: the stack machine that builds the result of a call without a frame: its operations, the check of a program, and running it. */
+#include "program.h"
+
+#include "cpython/objects.h"
+#include "items.h"
+
+#define OPERATIONS(X)                                                                                                                          \
+    X(output)        /* push an output of the graph */                                                                                         \
+    X(capture)       /* push a captured value that is no graph input */                                                                        \
+    X(constant)      /* push a constant */                                                                                                     \
+    X(copy)          /* push the top of the stack once more */                                                                                 \
+    X(store)         /* pop into a variable */                                                                                                 \
+    X(load)          /* push a variable */                                                                                                     \
+    X(tuple)         /* pop n items, push a tuple of them */                                                                                   \
+    X(list)          /* pop n items, push a list of them */                                                                                    \
+    X(dict)          /* pop n keys and values, push a dict of them */                                                                          \
+    X(append)        /* pop an item and append it to the list below */                                                                         \
+    X(insert)        /* pop a key and a value and put them into the dict below */                                                              \
+    X(list_to_tuple) /* pop a list, push a tuple of its items */                                                                              \
+    X(call)          /* pop n arguments and a function below them, push what it returns */                                                     \
+    X(set_item)      /* pop a value, a dict and a key, and put the value into the dict */                                                      \
+    X(pop)           /* pop an item */
+
+typedef enum {
+#define NAME(name) OP_##name,
+    OPERATIONS(NAME)
+#undef NAME
+        N_OPERATIONS
+} OperationCode;
+
+static const char *const operation_names[] = {
+#define TEXT(name) #name,
+    OPERATIONS(TEXT)
+#undef TEXT
+};
+
+/* Follows one operation; the depth of the stack after it, or -1 where it doesn't fit. */
+static Py_ssize_t follow(const FJ_Program *program, FJ_Operation operation, Py_ssize_t depth, Py_ssize_t n_captures) {
+    Py_ssize_t n = operation.argument;
+    if (n < 0) {
+        return -1;
+    }
+    switch (operation.code) {
+        case OP_output: return n < program->n_outputs ? depth + 1 : -1;
+        case OP_capture: return n < n_captures ? depth + 1 : -1;
+        case OP_constant: return n < PyTuple_GET_SIZE(program->constants) ? depth + 1 : -1;
+        case OP_copy: return depth >= 1 ? depth + 1 : -1;
+        case OP_store: return depth >= 1 ? depth - 1 : -1;
+        case OP_load: return n < program->n_variables ? depth + 1 : -1;
+        case OP_tuple:
+        case OP_list: return n <= depth ? depth - n + 1 : -1;
+        case OP_dict: return n <= depth / 2 ? depth - 2 * n + 1 : -1;
+        case OP_append: return depth >= 2 ? depth - 1 : -1;
+        case OP_insert: return depth >= 3 ? depth - 2 : -1;
+        case OP_list_to_tuple: return depth >= 1 ? depth : -1;
+        case OP_call: return n < depth ? depth - n : -1;
+        case OP_set_item: return depth >= 3 ? depth - 3 : -1;
+        case OP_pop: return depth >= 1 ? depth - 1 : -1;
+        default: return -1;
+    }
+}
+
+/* Checks the program once, so that running it needs no checks, and finds how much room it takes. Items have the types that their
+   operations need by construction: the translator in jit/codegen/direct.py makes them so. */
+static int check_program(FJ_Program *program, Py_ssize_t n_captures) {
+    for (Py_ssize_t i = 0; i < program->n_operations; i++) {
+        FJ_Operation operation = program->operations[i];
+        if (operation.code == OP_store && operation.argument == program->n_variables) {
+            program->n_variables++; /* they come in order of their first store */
+        }
+    }
+    Py_ssize_t depth = 0, deepest = 0, stored = 0;
+    for (Py_ssize_t i = 0; i < program->n_operations; i++) {
+        FJ_Operation operation = program->operations[i];
+        if (operation.code == OP_store && operation.argument == stored) {
+            stored++;
+        }
+        int unset = (operation.code == OP_store || operation.code == OP_load) && operation.argument >= stored;
+        depth = unset ? -1 : follow(program, operation, depth, n_captures);
+        if (depth < 0) {
+            PyErr_Format(PyExc_ValueError, "Entry: operation %zd of its direct program doesn't fit", i);
+            return -1;
+        }
+        deepest = depth > deepest ? depth : deepest;
+    }
+    if (depth != 1) {
+        PyErr_Format(PyExc_ValueError, "Entry: its direct program leaves %zd values", depth);
+        return -1;
+    }
+    program->n_places = program->n_variables + deepest;
+    return 0;
+}
+
+/* Offsets of instructions of the code, one for each call. */
+static int check_calls(PyObject *calls, PyObject *code, Py_ssize_t n_calls) {
+    int right = PyTuple_GET_SIZE(calls) == n_calls;
+    for (Py_ssize_t i = 0; right && i < n_calls; i++) {
+        Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(calls, i));
+        right = offset >= 0 && offset < FJ_Code_Size(code);
+    }
+    if (!right && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "Entry: direct names the place in the code of each call");
+    }
+    return right ? 0 : -1;
+}
+
+/* Reads pairs of a name and a number into the operations. The number of calls among them, or -1 with an exception set. */
+static Py_ssize_t read_operations(FJ_Program *program, PyObject *pairs) {
+    Py_ssize_t n_calls = 0;
+    for (Py_ssize_t i = 0; i < program->n_operations; i++) {
+        PyObject *name, *pair = PyTuple_GET_ITEM(pairs, i);
+        FJ_Operation *operation = &program->operations[i];
+        if (!PyTuple_Check(pair)) {
+            PyErr_SetString(PyExc_TypeError, "Entry: the operations of direct are pairs");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(pair, "Un:operation", &name, &operation->argument)) {
+            return -1;
+        }
+        operation->code = 0;
+        while (operation->code < N_OPERATIONS && !_PyUnicode_EqualToASCIIString(name, operation_names[operation->code])) {
+            operation->code++;
+        }
+        n_calls += operation->code == OP_call;
+    }
+    return n_calls;
+}
+
+FJ_Program *FJ_Program_New(PyObject *description, PyObject *code, Py_ssize_t n_captures) {
+    PyObject *graph, *refuse, *constants, *operations, *calls;
+    int boxed;
+    Py_ssize_t n_outputs;
+    if (!PyTuple_Check(description)) {
+        PyErr_SetString(PyExc_TypeError, "Entry: direct must be a tuple");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(description, "OOpnO!O!O!:direct", &graph, &refuse, &boxed, &n_outputs, &PyTuple_Type, &calls, &PyTuple_Type, &operations,
+                          &PyTuple_Type, &constants)) {
+        return NULL;
+    }
+    if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || (refuse != Py_None && !PyCallable_Check(refuse)) ||
+        n_outputs < 0 || (graph == Py_None && n_outputs > 0)) {
+        PyErr_SetString(PyExc_ValueError, "Entry: direct goes with code, and names a callable and its outputs");
+        return NULL;
+    }
+    Py_ssize_t n_operations = PyTuple_GET_SIZE(operations);
+    FJ_Program *self = PyMem_Calloc(1, sizeof(FJ_Program) + (size_t)n_operations * sizeof(FJ_Operation));
+    if (self == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    self->graph = graph == Py_None ? NULL : Py_NewRef(graph);
+    self->refuse = refuse == Py_None ? NULL : Py_NewRef(refuse);
+    self->boxed = boxed;
+    self->calls = Py_NewRef(calls);
+    self->n_outputs = n_outputs;
+    self->constants = Py_NewRef(constants);
+    self->n_operations = n_operations;
+    Py_ssize_t n_calls = read_operations(self, operations);
+    if (n_calls < 0 || check_program(self, n_captures) < 0 || check_calls(calls, code, n_calls + (graph != Py_None)) < 0) {
+        FJ_Program_Free(self);
+        return NULL;
+    }
+    return self;
+}
+
+void FJ_Program_Free(FJ_Program *self) {
+    if (self != NULL) {
+        Py_CLEAR(self->graph);
+        Py_CLEAR(self->refuse);
+        Py_CLEAR(self->constants);
+        Py_CLEAR(self->calls);
+        PyMem_Free(self);
+    }
+}
+
+int FJ_Program_Traverse(FJ_Program *self, visitproc visit, void *arg) {
+    if (self != NULL) {
+        Py_VISIT(self->graph);
+        Py_VISIT(self->refuse);
+        Py_VISIT(self->constants);
+    }
+    return 0;
+}
+
+static PyObject *dict_of(PyObject **items, Py_ssize_t n) {
+    PyObject *dict = PyDict_New();
+    for (Py_ssize_t i = 0; dict != NULL && i < n; i++) {
+        if (PyDict_SetItem(dict, items[2 * i], items[2 * i + 1]) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    return dict;
+}
+
+/* Runs the program over `places`, all NULL at first. *call counts the calls that have returned. */
+static PyObject *run_operations(const FJ_Program *program, PyObject *const *outputs, PyObject *const *captures, PyObject **places, Py_ssize_t *call) {
+    PyObject **variables = places, **top = places + program->n_variables; /* after the last item */
+    const FJ_Operation *end = program->operations + program->n_operations;
+    for (const FJ_Operation *operation = program->operations; operation < end; operation++) {
+        Py_ssize_t n = operation->argument;
+        PyObject *made;
+        switch (operation->code) {
+            case OP_output: *top++ = Py_NewRef(outputs[n]); continue;
+            case OP_capture: *top++ = Py_NewRef(captures[n]); continue;
+            case OP_constant: *top++ = Py_NewRef(PyTuple_GET_ITEM(program->constants, n)); continue;
+            case OP_load: *top++ = Py_NewRef(variables[n]); continue;
+            case OP_copy:
+                *top = Py_NewRef(top[-1]);
+                top++;
+                continue;
+            case OP_store:
+                top--;
+                Py_XSETREF(variables[n], *top);
+                *top = NULL;
+                continue;
+            case OP_append:
+                if (PyList_Append(top[-2], top[-1]) < 0) return NULL;
+                top--;
+                Py_CLEAR(*top);
+                continue;
+            case OP_insert:
+                if (PyDict_SetItem(top[-3], top[-2], top[-1]) < 0) return NULL;
+                top -= 2;
+                FJ_Items_Release(top, 2);
+                continue;
+            case OP_tuple:
+                made = FJ_Items_Take(PyTuple_New(n), top - n, n);
+                top -= n;
+                break;
+            case OP_list:
+                made = FJ_Items_Take(PyList_New(n), top - n, n);
+                top -= n;
+                break;
+            case OP_dict:
+                made = dict_of(top - 2 * n, n);
+                top -= 2 * n;
+                FJ_Items_Release(top, 2 * n);
+                break;
+            case OP_list_to_tuple:
+                top--;
+                made = PyList_AsTuple(*top);
+                Py_CLEAR(*top);
+                break;
+            case OP_call:
+                made = PyObject_Vectorcall(top[-n - 1], top - n, (size_t)n, NULL);
+                *call += made != NULL;
+                top -= n + 1;
+                FJ_Items_Release(top, n + 1);
+                break;
+            case OP_set_item:
+                if (PyObject_SetItem(top[-2], top[-1], top[-3]) < 0) return NULL;
+                top -= 3;
+                FJ_Items_Release(top, 3);
+                continue;
+            case OP_pop:
+                top--;
+                Py_CLEAR(*top);
+                continue;
+            default: Py_UNREACHABLE();
+        }
+        if (made == NULL) {
+            return NULL;
+        }
+        *top++ = made;
+    }
+    return Py_NewRef(top[-1]);
+}
+
+PyObject *FJ_Program_Run(const FJ_Program *program, PyObject *const *outputs, PyObject *const *captures, Py_ssize_t *call) {
+    enum { ON_STACK = 32 };
+    PyObject *few[ON_STACK];
+    PyObject **places = few;
+    if (program->n_places > ON_STACK) {
+        places = PyMem_New(PyObject *, program->n_places);
+        if (places == NULL) {
+            return PyErr_NoMemory();
+        }
+    }
+    memset(places, 0, (size_t)program->n_places * sizeof(PyObject *));
+    PyObject *result = run_operations(program, outputs, captures, places, call);
+    FJ_Items_Release(places, program->n_places);
+    if (places != few) {
+        PyMem_Free(places);
+    }
+    return result;
+}
