@@ -3,7 +3,10 @@
 #include "direct.h"
 
 #include "arguments.h"
+#include "callbacks.h"
+#include "cpython/frame.h"
 #include "cpython/objects.h"
+#include "hook.h"
 #include "items.h"
 #include "program.h"
 
@@ -116,7 +119,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
     }
     Py_INCREF(function);
     FJ_Captured captured;
-    FJ_Entry *entry = FJ_CompiledFunction_Find(self, (PyObject *)function, arguments.slots, arguments.n, &captured);
+    FJ_Entry *entry = FJ_Cache_Find(self, (PyObject *)function, arguments.slots, arguments.n, &captured);
     FJ_Arguments_Release(&arguments);
     match->searched = 1;
     match->version = self->version;
@@ -128,7 +131,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
         if (state != NULL) {
             Py_CLEAR(*state);
         }
-        *result = FJ_Entry_Ended(self, entry, run(tstate, entry, (PyObject *)function, &captured));
+        *result = FJ_Callback_Ended((PyObject *)self, entry, run(tstate, entry, (PyObject *)function, &captured));
         *split = entry->step != NULL ? (FJ_Entry *)Py_NewRef(entry) : NULL;
         FJ_Captured_Release(&captured, entry);
         Py_DECREF(entry);

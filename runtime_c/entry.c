@@ -1,11 +1,12 @@
 /* entry.c: Entry, one compiled version of a function: matching it against a call, and what its guard tree has captured. */
-#include <Python.h>
+#include "entry.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
 #include "guards.h"
-#include "runtime.h"
+
+PyTypeObject *FJ_CompiledFunctionType;
 
 /* `step` and `resumes` come together, and the latter are CompiledFunctions of one argument. */
 static int check_step(PyObject *step, PyObject *resumes) {
@@ -17,7 +18,7 @@ static int check_step(PyObject *step, PyObject *resumes) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(resumes); i++) {
-        if (!PyObject_TypeCheck(PyTuple_GET_ITEM(resumes, i), &FJ_CompiledFunctionType)) {
+        if (!PyObject_TypeCheck(PyTuple_GET_ITEM(resumes, i), FJ_CompiledFunctionType)) {
             PyErr_SetString(PyExc_TypeError, "Entry: resumes must be CompiledFunctions");
             return -1;
         }

@@ -1,7 +1,14 @@
 /* module.c: framejit._runtime: its types, its functions and the versions it was built for. */
+#include "arguments.h"
+#include "compiled_function.h"
+#include "cpython/frame.h"
 #include "cpython/objects.h"
+#include "entry.h"
+#include "evaluator.h"
 #include "guards.h"
-#include "runtime.h"
+#include "hook.h"
+#include "switches.h"
+#include "upcalls.h"
 
 static PyObject *hook_installed(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_Hook_IsInstalled()); }
 
@@ -109,11 +116,12 @@ static struct PyModuleDef module_definition = {
 };
 
 static int fill_module(PyObject *module) {
+    FJ_Hook_Init(FJ_EvalFrame);
     if (FJ_Arguments_Init() < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
     if (PyModule_AddObjectRef(module, "Unset", FJ_Unset) < 0 || FJ_Guards_Init(module) < 0 ||
-        PyModule_AddType(module, &FJ_EntryType) < 0 || PyModule_AddType(module, &FJ_CompiledFunctionType) < 0 ||
+        PyModule_AddType(module, &FJ_EntryType) < 0 || FJ_CompiledFunction_Init(module) < 0 ||
         PyModule_AddIntConstant(module, "NEVER", FJ_CODE_NEVER) < 0 || PyModule_AddIntConstant(module, "OPAQUE", FJ_CODE_OPAQUE) < 0 ||
         PyModule_AddStringConstant(module, "built_for_torch", FRAMEJIT_BUILT_FOR_TORCH) < 0 ||
         PyModule_AddStringConstant(module, "built_for_python", FRAMEJIT_BUILT_FOR_PYTHON) < 0) {

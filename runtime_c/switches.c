@@ -1,8 +1,7 @@
 /* switches.c: whether calls of compiled functions run uncompiled: as this thread, the process or a watched module says; and who checks calls. */
-#include <Python.h>
+#include "switches.h"
 
 #include "cpython/versions.h"
-#include "runtime.h"
 
 int FJ_globally_eager;
 int FJ_watched_eager;

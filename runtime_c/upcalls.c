@@ -1,9 +1,10 @@
 /* upcalls.c: upcalls, which are calls of the program's Python functions by native code that runs at a graph break. What is known of a
    function is recorded on its code object: whether it is ever compiled, and the CompiledFunctions that stand for it, one for each
-   decider (`upcalls` in runtime.h) that has met it. */
-#include <Python.h>
+   decider (`upcalls` in cache.h) that has met it. */
+#include "upcalls.h"
 
-#include "runtime.h"
+#include "arguments.h"
+#include "callbacks.h"
 
 /* Lives as long as the code object. The CompiledFunctions are borrowed: each takes itself out of the list before it goes. */
 struct FJ_CodeRecord {
@@ -111,7 +112,7 @@ static int accept_answer(PyObject *code, PyObject *answer, FJ_CompiledFunction *
         record->kind = (int)PyLong_AsLong(answer) == FJ_CODE_OPAQUE ? FJ_CODE_OPAQUE : FJ_CODE_NEVER;
         return record->kind;
     }
-    if (!PyObject_TypeCheck(answer, &FJ_CompiledFunctionType) || ((FJ_CompiledFunction *)answer)->record != NULL) {
+    if (!PyObject_TypeCheck(answer, FJ_CompiledFunctionType) || ((FJ_CompiledFunction *)answer)->record != NULL) {
         PyErr_Format(PyExc_TypeError, "framejit: upcalls must answer with a new CompiledFunction, NEVER, OPAQUE or None, not %.100s",
                      Py_TYPE(answer)->tp_name);
         return -1;
@@ -147,7 +148,7 @@ int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **
         return FJ_CODE_NEVER;
     }
     PyObject *arguments = FJ_Arguments_Tuple(FJ_Frame_Locals(frame), FJ_Arguments_Count((PyCodeObject *)code));
-    PyObject *answer = arguments != NULL ? FJ_Hook_CallBack(upcalls, function, arguments, NULL) : NULL;
+    PyObject *answer = arguments != NULL ? FJ_Callback_Call(upcalls, function, arguments, NULL) : NULL;
     Py_XDECREF(arguments);
     int kind = answer != NULL ? accept_answer(code, answer, target) : -1;
     Py_XDECREF(answer);

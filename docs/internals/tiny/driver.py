@@ -1,6 +1,6 @@
 """Entries, the search for one that fits a call, and the loop that runs a split call. `compile` is the decorator.
 
-Mirrors runtime_c/cache.c and hook.c (here a decorator is what the frame hook is there), jit/driver/callback.py and jit/compiler/compile.py.
+Mirrors runtime_c/cache.c and evaluator.c (here a decorator is what the frame hook is there), jit/driver/callback.py and jit/compiler/compile.py.
 """
 
 from collections import namedtuple
