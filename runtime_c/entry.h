@@ -31,8 +31,7 @@ typedef struct {
 
 extern PyTypeObject FJ_EntryType;
 
-/* The type CompiledFunction. It is defined in compiled_function.c, which knows the files below it and not the other way round: they find the type here
-   once FJ_CompiledFunction_Init has set it. */
+/* The type CompiledFunction; ready after FJ_CompiledFunction_Init. compiled_function.c, which defines it, stands above the files that use it here. */
 extern PyTypeObject *FJ_CompiledFunctionType;
 
 /* What a walk has captured: new references. Where there are few of them they are in the struct, which therefore must not move. */
