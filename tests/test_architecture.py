@@ -233,6 +233,69 @@ def test_version_facts_of_native_code_are_in_its_cpython_folder(path):
     assert not found, f"{path}: {found} belong behind a header in runtime_c/cpython"
 
 
+def without_comments(text: str) -> str:
+    """Native source without comments, strings and characters."""
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', " ", text, flags=re.DOTALL)
+
+
+def declared_natively(header: str) -> set[str]:
+    """The functions, variables and classes of a header that a source file defines. What is declared begins in the first column."""
+    functions = re.findall(r"^(?!static|inline|typedef)\w[^;{}()=]*\b(\w+)\([^;{}]*\);", header, re.MULTILINE)
+    variables = [name for names in re.findall(r"^extern ([^;{}()]*);", header, re.MULTILINE) for name in re.findall(r"(\w+)(?:\[\])?(?:,|$)", names)]
+    classes = re.findall(r"^(?:class|struct) (\w+)[^;{}]*\{", header, re.MULTILINE)
+    return {*functions, *variables, *classes}
+
+
+def defines_natively(source: str, name: str) -> bool:
+    """Whether a source file defines a function, a variable or a class's members that others see. A definition begins in the first column."""
+    function, member, variable = rf"\b{name}\([^;{{}}]*\)\s*\{{", rf"\b{name}::~?\w+\([^;{{}}]*\)[^;{{}}]*\{{", rf"\b{name}(?:\[\])?(?: =|,|;)"
+    return bool(re.search(rf"^(?!static)\w[^;{{}}()=]*(?:{function}|{member})|^(?!static|extern)\w[^;{{}}()]*{variable}", source, re.MULTILINE))
+
+
+def native_owners() -> dict[str, Path]:
+    """Of each name that a header declares, the source file with its definition. Classes whose members are all in the header have none."""
+    texts = {path: re.sub(r"^namespace \{$.*?^\}  // namespace$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL) for path in NATIVE}
+    shared = {path: without_comments(text) for path, text in texts.items()}
+    owners = {}
+    for header in [path for path in NATIVE if path.suffix == ".h"]:
+        for name in declared_natively(shared[header]):
+            found = [path for path in NATIVE if path.suffix != ".h" and defines_natively(shared[path], name)]
+            is_class = re.search(rf"^(?:class|struct) {name}\b", shared[header], re.MULTILINE)
+            assert len(found) == 1 or is_class and not found, f"{name} of {header.name} is defined in {[path.name for path in found]}"
+            owners.update({name: path for path in found})
+    return owners
+
+
+INLINE = re.compile(r"^(?:static )?inline [^;{}()]*?\b(\w+)\([^;{}]*\) \{(.*?)(?:\}$|^\})", re.MULTILINE | re.DOTALL)
+
+
+def native_uses() -> dict[Path, set[Path]]:
+    """The source files that each source file uses, also through inline functions of headers."""
+    owners = native_owners()
+    texts = {path: without_comments(path.read_text()) for path in NATIVE}
+    inline = {name: body for path, text in texts.items() if path.suffix == ".h" for name, body in INLINE.findall(text)}
+    uses = {}
+    for path in [path for path in NATIVE if path.suffix != ".h"]:
+        read, called = [texts[path]], set[str]()
+        for text in read:  # grows by the bodies of inline functions
+            new = (set(re.findall(r"(?<![.>])\b(\w+)\(", text)) & inline.keys()) - called
+            called |= new
+            read += [inline[name] for name in new]
+        words = set(re.findall(r"(?<![.>])\b\w+", " ".join(read)))
+        uses[path] = {owners[word] for word in words & owners.keys()} - {path}
+    return uses
+
+
+def test_native_files_have_no_cycles():
+    """A source file in C or C++ doesn't use what another defines that uses it, directly or over others."""
+    graph = {path.name: {used.name for used in found} for path, found in native_uses().items()}
+    assert {"entry.c", "hook.c"} <= graph["evaluator.c"] and "walk.cpp" in graph["tree.cpp"] and "accessors.cpp" in graph["walk.cpp"], "the sources are misread"
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError("native files use one another: " + " -> ".join(error.args[1])) from None
+
+
 def test_kinds_of_accessors_are_named_where_they_are_defined():
     """Nothing native asks for an accessor's name, and each is defined once: a new one needs no line in a file that knows the others."""
     texts = {path: path.read_text() for path in NATIVE if path.parent.name == "native"}

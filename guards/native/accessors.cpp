@@ -431,8 +431,7 @@ int init_accessors() {
     if (collections == nullptr) return -1;
     deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));
     Py_DECREF(collections);
-    if (deque == nullptr || init_arrays() < 0) return -1;
-    return init_iterators();
+    return deque != nullptr ? 0 : -1;
 }
 
 }  // namespace framejit

@@ -141,13 +141,13 @@ PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index) {
     return object;
 }
 
-static bool read_object(GuardTree &tree, Leaf &leaf, PyObject *payload, bool weakly) {
+static bool read_held(GuardTree &tree, Leaf &leaf, PyObject *payload, bool weakly) {
     leaf.object = hold(tree, payload, weakly, &leaf.held);
     return leaf.object != nullptr;
 }
 
 /* Holds the payload strongly: a constant may be known to the trace alone. */
-bool read_constant(GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_object(tree, leaf, payload, false); }
+bool read_constant(GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_held(tree, leaf, payload, false); }
 
 static bool wrong_payload(const Leaf &leaf, const char *wanted) {
     PyErr_Format(PyExc_TypeError, "%s needs %s", leaf.kind->name, wanted);
@@ -177,7 +177,7 @@ int init_leaf_object() { return PyType_Ready(&alive_type); }
 static const Registered<LeafKind> type_is({
     .name = "type_is",
     .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) {
-        return PyType_Check(payload) ? read_object(tree, leaf, payload, true) : wrong_payload(leaf, "a class");
+        return PyType_Check(payload) ? read_held(tree, leaf, payload, true) : wrong_payload(leaf, "a class");
     },
     .holds = [](const Leaf &leaf, PyObject *value) { return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object; },
     .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) {
@@ -194,7 +194,7 @@ static bool is_vouched_for(Memo &, int32_t, PyObject *, const Leaf &) { return t
 
 static const Registered<LeafKind> value_is({
     .name = "value_is",
-    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_object(tree, leaf, payload, true); },
+    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_held(tree, leaf, payload, true); },
     .holds = [](const Leaf &leaf, PyObject *value) { return value == leaf.object; },
     .vouch = is_vouched_for,
 });
@@ -211,7 +211,7 @@ static const Registered<LeafKind> equals({
 static const Registered<LeafKind> code_is({
     .name = "code_is",
     .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) {
-        return PyCode_Check(payload) ? read_object(tree, leaf, payload, true) : wrong_payload(leaf, "a code object");
+        return PyCode_Check(payload) ? read_held(tree, leaf, payload, true) : wrong_payload(leaf, "a code object");
     },
     .holds = [](const Leaf &leaf, PyObject *value) {
         return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
