@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -125,17 +126,22 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
             gone.append(node)
     if any(value.debugName() in modules for value in graph.outputs()):
         raise CannotBeLifted("a module that it returns")
-    for outputs in (*reads.values(), *[[node.output()] for node in constants]):
-        argument = graph.addInput("")
-        argument.setType(outputs[0].type())
-        for output in outputs:
-            output.replaceAllUsesWith(argument)
+    add_arguments(graph, [*reads.values(), *[[node.output()] for node in constants]])
     tensors = [node.t("value") for node in constants]
     for node in reversed(gone):
         node.destroy()
     if module is not None:
         graph.eraseInput(0)
     return graph, tuple(reads), tensors
+
+
+def add_arguments(graph: Any, replaced: Iterable[Sequence[Any]]) -> None:
+    """Add an argument to a graph for each group of values, in whose place it is used."""
+    for outputs in replaced:
+        argument = graph.addInput("")
+        argument.setType(outputs[0].type())
+        for output in outputs:
+            output.replaceAllUsesWith(argument)
 
 
 def refuse(node: Any) -> None:

@@ -415,3 +415,18 @@ def test_docstrings_need_no_neighbour() -> None:
     """A docstring is read by itself: none says that something is the same as what stands above it."""
     texts = [(module.path, ast.get_docstring(node) or "") for module in MODULES for node in module.nodes(*DOCUMENTED)]
     assert not [(path, text) for path, text in texts if text.startswith(("The same", "Likewise", "Ditto", "As above"))]
+
+
+LONG = {"arithmetic", "captured", "compile_graph", "drops_silently", "of_tensor"}
+"""Functions of more than 40 lines. One is a match statement, one holds three functions, the others are one row of steps."""
+
+
+def test_functions_are_short() -> None:
+    """A function has at most 40 lines, without its docstring."""
+    long = set()
+    for module in MODULES:
+        for node in module.nodes(ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            if body and (node.end_lineno or 0) - body[0].lineno + 1 > 40:
+                long.add(node.name)
+    assert long == LONG

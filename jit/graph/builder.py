@@ -271,16 +271,13 @@ class GraphBuilder(TraceState):
     ) -> OperatorCall:
         """Run an operator on fakes, with all rules. `arguments` makes the arguments of its node; `is_fixed`: see OperatorCall; `raises`: see `node_of`."""
         while True:
-            args, kwargs = arguments()
-            self.refresh()
-            fakes: list[torch.Tensor] = []
-            fake_args = tuple([fake_of(arg, fakes) for arg in args])
-            fake_kwargs = {name: fake_of(arg, fakes) for name, arg in kwargs.items()} if kwargs else EMPTY
-            name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-            operation = OperatorCall(op, target, name, args, kwargs, fake_args, fake_kwargs, fakes, is_fixed)
+            operation = self._operator_call(op, target, *arguments(), is_fixed)
+            name, fakes, given = operation.name, operation.fakes, (operation.fake_args, operation.fake_kwargs)
             run_rules(Phase.REPLACE, self, operation)
             run_rules(Phase.REFUSE, self, operation)
-            self.unbacked.before(name, fakes, [arg for arg in (*fake_args, *fake_kwargs.values()) if not self.shapes.is_free_float(arg)])
+            takes_graphs = bool(operation.inner_graphs)  # which were traced: nothing is assumed about numbers in them that isn't checked there
+            if not takes_graphs:
+                self.unbacked.before(name, fakes, [arg for arg in (*given[0], *given[1].values()) if not self.shapes.is_free_float(arg)])
             try:
                 with contextlib.nullcontext() if raises else keeping_dispatch_keys():
                     self._run(operation)
@@ -288,7 +285,7 @@ class GraphBuilder(TraceState):
                 if not is_fixed and self._may_try_again(operation, failed.error):
                     self.fakes.stale = True
                     continue
-                reason = self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), operation.target)
+                reason = self.unbacked.failed(failed.error, name, given, operation.target)
                 if not raises:
                     reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
                 self.vm.unsupported(reason)
@@ -296,9 +293,19 @@ class GraphBuilder(TraceState):
             if operation.changes:
                 run_rules(Phase.CHECK_CHANGE, self, operation)
             self.shapes.note_lines()
-            operation.bindings = self.unbacked.after(name, operation.result, fakes, operation.changes)
+            if not takes_graphs:
+                operation.bindings = self.unbacked.after(name, operation.result, fakes, operation.changes)
             operation.changes = operation.changes or is_declared(operation.target)
             return operation
+
+    def _operator_call(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], is_fixed: bool) -> OperatorCall:
+        """An operator with its arguments, as nodes and as fakes."""
+        self.refresh()
+        fakes: list[torch.Tensor] = []
+        fake_args = tuple([fake_of(arg, fakes) for arg in args])
+        fake_kwargs = {name: fake_of(arg, fakes) for name, arg in kwargs.items()} if kwargs else EMPTY
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        return OperatorCall(op, target, name, args, kwargs, fake_args, fake_kwargs, fakes, is_fixed)
 
     def _may_try_again(self, operation: OperatorCall, error: Exception) -> bool:
         """Whether an operator that has failed on fakes may succeed now, because the trace depends on the values of numbers that it needs from here on."""

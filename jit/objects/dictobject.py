@@ -109,6 +109,18 @@ class DictObject(Namespace):
         """The whole content, in order; guards all keys and their order the first time."""
         if self.complete:
             return self.entries
+        entries = self._entries_outside(vm)
+        for key in self.removed:
+            entries.pop(key, None)
+        for key, entry in self.stores.items():
+            old = entries.get(key)
+            entries[key] = entry if old is None else (old[0], entry[1])
+        vm.trail.fill(self, "entries", entries)
+        vm.trail.fill(self, "complete", True)
+        return entries
+
+    def _entries_outside(self, vm: VM) -> dict[Any, Entry]:
+        """The content that the dict had when the trace met it, in order; guards all keys and their order."""
         source, original = self.source, self.value
         assert source is not None
         keys = list(dict.__iter__(original))
@@ -141,13 +153,6 @@ class DictObject(Namespace):
                 known = self.entries.get(key) if is_plain(key) else None
                 value = known[1] if known is not None else vm.wrap(original_value, source.child(DictValueAt, position))
                 entries[key_obj.hash_key(vm)] = (key_obj, value)
-        for key in self.removed:
-            entries.pop(key, None)
-        for key, entry in self.stores.items():
-            old = entries.get(key)
-            entries[key] = entry if old is None else (old[0], entry[1])
-        vm.trail.fill(self, "entries", entries)
-        vm.trail.fill(self, "complete", True)
         return entries
 
     def items(self, vm: VM) -> list[Entry]:

@@ -237,16 +237,33 @@ class FunctionObject(Object):
 def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> dict[str, Object | None]:
     """Bind arguments to parameters (Python/ceval.c: initialize_locals)."""
     code = function.code
-    n_args, n_kwonly, n_posonly = code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount
+    n_args, n_kwonly = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
     bound: dict[str, Object | None] = {}
     if not kwargs and not n_kwonly and len(args) == n_args and not code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
         return dict(zip(names, args, strict=False))
-    name = f"{function.qualname}()"
     bound.update(zip(names[:n_args], args, strict=False))
+    extra = bind_keywords(vm, function, bound, kwargs)
+    if len(args) > n_args and not code.co_flags & CO_VARARGS:
+        vm.raise_(TypeError, too_many(function, vm, len(args), n_args, sum(key in bound for key in names[n_args : n_args + n_kwonly])))
+    bind_defaults(vm, function, bound)
+    position = n_args + n_kwonly
+    if code.co_flags & CO_VARARGS:
+        bound[names[position]] = TupleObject(args[n_args:])
+        position += 1
+    if code.co_flags & CO_VARKEYWORDS:
+        bound[names[position]] = dict_of(vm, [(vm.const(key), value) for key, value in extra.items()])
+    return bound
+
+
+def bind_keywords(vm: VM, function: FunctionObject, bound: dict[str, Object | None], kwargs: dict[str, Object]) -> dict[str, Object]:
+    """Bind keyword arguments to parameters. Returns those for `**`."""
+    code, name = function.code, f"{function.qualname}()"
+    n_posonly, n_named = code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames
     extra: dict[str, Object] = {}
     for key, value in kwargs.items():
-        if key in names[n_posonly : n_args + n_kwonly]:
+        if key in names[n_posonly:n_named]:
             if key in bound:
                 vm.raise_(TypeError, f"{name} got multiple values for argument '{key}'")
             bound[key] = value
@@ -257,8 +274,12 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
             vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{wrong}'")
         else:
             vm.raise_(TypeError, f"{name} got an unexpected keyword argument '{key}'")
-    if len(args) > n_args and not code.co_flags & CO_VARARGS:
-        vm.raise_(TypeError, too_many(function, vm, len(args), n_args, sum(key in bound for key in names[n_args : n_args + n_kwonly])))
+    return extra
+
+
+def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | None]) -> None:
+    """Bind parameters that the call leaves out to their defaults."""
+    names, n_args, name = function.code.co_varnames, function.code.co_argcount, f"{function.qualname}()"
     missing = [n for n in names[:n_args] if n not in bound]
     if missing:
         defaults = function.default_values(vm)
@@ -268,7 +289,7 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
         missing = [n for n in names[:n_args] if n not in bound]
         if missing:
             vm.raise_(TypeError, f"{name} missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed(missing)}")
-    for key in names[n_args : n_args + n_kwonly]:
+    for key in names[n_args : n_args + function.code.co_kwonlyargcount]:
         if key not in bound:
             value_or_none = function.keyword_default(vm, key)
             if value_or_none is None:
@@ -277,13 +298,6 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
                 bound[key] = value_or_none
     if missing:
         vm.raise_(TypeError, f"{name} missing {len(missing)} required keyword-only argument{'s' * (len(missing) > 1)}: {listed(missing)}")
-    position = n_args + n_kwonly
-    if code.co_flags & CO_VARARGS:
-        bound[names[position]] = TupleObject(args[n_args:])
-        position += 1
-    if code.co_flags & CO_VARKEYWORDS:
-        bound[names[position]] = dict_of(vm, [(vm.const(key), value) for key, value in extra.items()])
-    return bound
 
 
 def listed(names: list[str]) -> str:
