@@ -107,7 +107,7 @@ PHASES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {
 def check(
     architecture: Architecture, phase: str, compiler: Compiler, backend: Backend, device: str = "cpu", seconds: float = 1.0
 ) -> Outcome:
-    """Runs one phase of a model in eager and compiled, compares, and times both.
+    """Runs one phase of a model in eager and compiled, compares the two, and times both.
 
     Args:
         phase: a key of `PHASES`.
@@ -115,7 +115,7 @@ def check(
         seconds: how long to time.
 
     Returns:
-        The outcome; its `failure` says what is wrong, be it the results, the number of graphs, or an exception.
+        The outcome; its `failure` says what is wrong: the results, the number of graphs, or an exception.
     """
     run = PHASES[phase]
     tolerance = architecture.tolerance * (1 if phase in ("inference", "batches") else 10)

@@ -1,4 +1,4 @@
-"""The compilers that can stand in one another's place in the demo, the zoo and the benchmarks: framejit, torch and eager."""
+"""The compilers that are interchangeable in the demo, the zoo and the benchmarks: framejit, torch and eager."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ import torch
 PROJECT = Path(__file__).resolve().parents[1]
 Backend = str | Callable[..., Any]
 MOST_REASONS = 4
-"""So many reasons are shown of what isn't good."""
+"""At most this many reasons are shown for a bad result."""
 
 
 def quiet() -> None:
-    """Leaves it to the tables to say what went wrong: a compiler's warnings in between would tear them apart."""
+    """Silences the compilers' warnings, which would break up the tables; the tables say what went wrong."""
     warnings.simplefilter("ignore")
     for name in ("torch", "framejit"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """A message on one line, shortened, with paths relative: of libraries to where they are installed, of this project's files to its folder."""
+    """A message on one line, shortened, with relative paths: those of libraries to where they are installed, those of this project's files to its folder."""
     text = re.sub(r"[^\s\"'()]*/(site-packages|lib/python3\.\d+)/", "", " ".join(text.split())).replace(f"{PROJECT}/", "")
     return text if len(text) <= limit else text[:limit] + " ..."
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a compiler did since the last reset; `guards` is None where the compiler doesn't tell."""
+    """What a compiler did since the last reset; `guards` is None if the compiler doesn't report it."""
 
     graphs: int = 0
     graph_breaks: int = 0
@@ -45,7 +45,7 @@ class Statistics:
     reasons: tuple[str, ...] = field(default=())
 
     def complaint(self, entries: int = 1) -> str:
-        """Why this isn't one graph for each of so many entries, and nothing more; empty where it is."""
+        """Why this isn't exactly one graph for each of `entries`; empty if it is."""
         found = []
         if self.fallbacks:
             found.append(f"{self.fallbacks} fallback(s)")
@@ -79,7 +79,7 @@ class Compiler:
 
 
 class Recompiles(logging.Handler):
-    """Collects what framejit's log of recompiles says, which is written only where somebody listens."""
+    """Collects the messages of framejit's log of recompiles, which is written only if somebody listens."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

@@ -31,7 +31,7 @@ PHASES = {
     "mlp": ("inference", "training", "loop"),
     "ragged": ("batches", "epoch"),
 }
-"""What is done with a model where that isn't inference alone."""
+"""What is done with a model if that isn't inference alone."""
 COLUMNS = (
     ("model", 10, "left"),
     ("phase", 10, "left"),

@@ -50,7 +50,7 @@ def call(function: Callable[..., Any], *args: Any, timeout: float = 600, fresh: 
         process.join(10)
         raise Crash(_how_it_ended(process.exitcode)) from None
     else:
-        # It may need a moment to take down what it started.
+        # It may need a moment to end the processes that it started.
         process.join(10)
     finally:
         process.kill()

@@ -19,7 +19,7 @@ def _torchvision_cannot_load_its_operators() -> bool:
 
 
 if _torchvision_cannot_load_its_operators():
-    # torchvision registers fake kernels for these two when it is imported, which fails where its shared object
+    # torchvision registers fake kernels for these two when it is imported, which fails if its shared object
     # can't be loaded; no model here calls them, so declaring them is enough. The library object must stay alive.
     _DECLARED = torch.library.Library("torchvision", "DEF")
     _DECLARED.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

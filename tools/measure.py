@@ -1,4 +1,4 @@
-"""Comparing what two runs of a model left behind, and timing two callables side by side."""
+"""Compares the results of two runs of a model, and times two callables side by side."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _difference(path: str, a: torch.Tensor, b: torch.Tensor) -> tuple[float, flo
 
 
 def elapsed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds that one call takes, with what is queued on a GPU finished before and after, and its result."""
+    """Seconds that one call takes, with a GPU's queued work finished before and after, and its result."""
     synchronize()
     start = time.perf_counter()
     result = function()
@@ -105,7 +105,7 @@ def elapsed(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def synchronize() -> None:
-    """Waits for the GPU, where one is in use."""
+    """Waits for the GPU, if one is in use."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
@@ -116,7 +116,7 @@ Key = TypeVar("Key", bound=Hashable)
 def alternate(functions: Mapping[Key, Callable[[], Any]], seconds: float = 1.0, batch_seconds: float = 2e-3) -> dict[Key, float]:
     """Seconds per call of each function: the best of batches that take turns.
 
-    Taking turns, a slow minute of the machine hits all; the best leaves out the batches that another process disturbed.
+    Since they take turns, a slow minute of the machine hits all; the best leaves out the batches that another process disturbed.
 
     Args:
         functions: what to time, by name. Each is called twice first, to warm up.

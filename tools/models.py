@@ -36,7 +36,7 @@ TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 
 class Example:
     """A model and one call of it, or several calls with inputs of other sizes.
 
-    batches: the keyword arguments of each of several calls, in the place of args and kwargs. graphs: how often a compiler compiles the model.
+    batches: the keyword arguments of each of several calls, instead of args and kwargs. graphs: how often a compiler compiles the model.
     """
 
     model: nn.Module
@@ -80,7 +80,7 @@ class Architecture:
 
 
 def scalar_loss(output: Any) -> torch.Tensor:
-    """The model's own loss where it computed one, and otherwise the mean square of every floating-point tensor in `output`."""
+    """The model's own loss if it computed one, and otherwise the mean square of every floating-point tensor in `output`."""
     loss = getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return loss
@@ -111,7 +111,7 @@ def _tokens(length: int = LENGTH) -> torch.Tensor:
 
 
 def padding(batch: int = BATCH, length: int = LENGTH) -> torch.Tensor:
-    """A mask of ones but for the end of the last row."""
+    """A mask of ones, except at the end of the last row."""
     mask = torch.ones(batch, length, dtype=torch.long)
     mask[-1, length - length // 4 :] = 0
     return mask
@@ -134,7 +134,7 @@ def encoder(prefix: str, head: str = "ForMaskedLM", **sizes: Any) -> Callable[[]
 
 
 def ragged() -> Example:
-    """BERT over batches of texts of about one length, filled up to about 256 tokens: each has another length and another number of rows, and the last
+    """BERT over batches of texts of similar length, filled up to about 256 tokens: each has a different length and number of rows, and the last
     one has what is left. It is compiled for the first batch, and once more for all the others.
     """
     model = _from_config("Bert", "ForMaskedLM", {**SMALL, "pad_token_id": 0})

@@ -5,8 +5,8 @@
     python tools/stress.py torch              what torch's own fake tensors leave behind, without framejit
 
 Each row: how far the run is, the bytes allocated (Python's too: its allocator is switched off), the memory of the process, and the
-objects that the garbage collector knows, beside how much of each a single step has added since the second row. The process
-may grow where nothing more is allocated: by holes between what is.
+objects that the garbage collector knows, and how much of each a single step has added since the second row. The process
+may grow although nothing more is allocated, because of holes between allocations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds a wheel of framejit for each supported Python that is there, and tries each in an empty environment outside the repository.
+"""Builds a wheel of framejit for each supported Python that is installed, and tries each in an empty environment outside the repository.
 
 python tools/wheels.py --torch 2.13.0                 all of them, into dist/
 python tools/wheels.py --torch 2.15.0 --python 3.12   one of them
@@ -36,18 +36,18 @@ print(f"framejit {framejit.__version__} runs on Python {sys.version.split()[0]} 
 
 
 def ask(python: str | Path, program: str) -> str:
-    """What a program prints in an interpreter; empty where it fails."""
+    """What a program prints in an interpreter; empty if it fails."""
     done = subprocess.run([python, "-P", "-c", program], capture_output=True, text=True, env=clean(), cwd=tempfile.gettempdir())
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def clean() -> dict[str, str]:
-    """The environment variables, without those by which a process would see another framejit or another torch, or compile otherwise."""
+    """The environment variables, without those that would make a process import another framejit or torch, or compile differently."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("FRAMEJIT_")}
 
 
 def interpreters(versions: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The first interpreter of each version that runs: on the path, or of pyenv, whose launchers may be on the path without working."""
+    """The first working interpreter of each version: on the path, or pyenv's, whose launchers may be on the path without working."""
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     for version in versions:
         candidates = [shutil.which(f"python{version}"), *glob.glob(f"{pyenv}/versions/{version}.*/bin/python{version}")]
@@ -58,7 +58,7 @@ def interpreters(versions: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def lender(version: str, python: str, torch: str, cache: Path) -> Path:
-    """The interpreter of an environment with torch and what building needs: the running one if it fits, else one below `cache`, made where it isn't there."""
+    """The interpreter of an environment with torch and what building needs: the running one if it fits, else one below `cache`, made if it doesn't exist."""
     program = "import sys, torch, setuptools; print('%d.%d' % sys.version_info[:2], torch.__version__.partition('+')[0])"
     path = cache / f"py{version}-torch{torch}" / "venv" / "bin" / "python"
     for candidate in (Path(sys.executable), path):
@@ -70,7 +70,7 @@ def lender(version: str, python: str, torch: str, cache: Path) -> Path:
 
 
 def empty_environment(folder: Path, python: str | Path) -> Path:
-    """Makes an environment without any package, in which those of another interpreter's environment can be imported; gives its interpreter."""
+    """Makes an environment without any package, in which those of another interpreter's environment can be imported; returns its interpreter."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     borrowed = ask(python, "import sys; print(*(path for path in sys.path if path.endswith('-packages')), sep='\\n')")
     (packages,) = folder.glob("lib/python3*/site-packages")

@@ -1,4 +1,4 @@
-"""Annotations of nodes, which a program sets with `torch.fx.traceback.annotate`. torch keeps them in a dict, and a trace knows what it has changed there."""
+"""Annotations of nodes, which a program sets with `torch.fx.traceback.annotate`. torch keeps them in a dict, and a trace knows its own changes to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from framejit.objects.dictobject import DictObject
 from framejit.objects.object import NotConstant, settle
 
 CUSTOM = "custom"
-"""The key of the annotations, in that dict as in the metadata of nodes."""
+"""The key of the annotations, both in that dict and in the metadata of nodes."""
 
 
 def annotation_in_force(vm: RunningTrace) -> dict[str, Any] | None:

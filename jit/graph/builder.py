@@ -4,7 +4,7 @@ Operators run at once and are never traced again: `call` runs the operator under
 tensor or something is changed. Everything is undone through the trail.
 
 Graphs under construction form a stack (body.py): operators go into the innermost. Inputs are placeholders of the outermost; an inner graph gets
-a placeholder for each node that it uses of those around it.
+a placeholder for each node of an outer graph that it uses.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 INPLACE = re.compile(r"(?<!_)_$")
-"""Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
+"""Names of operators that change their argument, possibly only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
 FEW_NODES = 8
-"""In a graph with at most so many nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
+"""In a graph with fewer nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaterReader:
-    """Code of the program that autograd runs in a backward pass, and that the trace has run already, up to a position (`mark`) of the trail.
+    """Code of the program that autograd runs later, in a backward pass, and that the trace has already run; `mark` is the trail's position after that.
 
     `reached`: the values that it may read. `reads_outside`: it reads values from outside the trace that a program may change at any time. `place`: the
-    instruction that is left to native code, for this `reason`, if a value that it reads has changed by then, or may have. `of`: the node of a tensor, if this
-    matters only if that tensor leaves the graph.
+    instruction that is left to native code, for this `reason`, if a value that it reads has changed by then, or may have. `of`: a tensor's node, if all this
+    matters only when that tensor leaves the graph.
     """
 
     mark: int
@@ -94,7 +94,7 @@ class TorchVM(RunningTrace, Protocol):
 
 
 class GraphBuilder(TraceState):
-    """Builds the graphs of one trace; see the module's docstring. `moved`, `twins`: what the program has done to `data` and `requires_grad` of inputs."""
+    """Builds the graphs of one trace; see the module's docstring. `moved` and `twins` record changes to `data` and `requires_grad` of inputs."""
 
     vm: TorchVM
 
@@ -118,30 +118,30 @@ class GraphBuilder(TraceState):
         self.readers: tuple[LaterReader, ...] = ()
         self.listening = Listening()
         self.regions: dict[str, fx.GraphModule] = {}
-        """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
+        """One inner graph for all those that compute the same, by `InnerGraph.pattern`."""
         self.traced_regions: dict[Any, list[Any]] = {}
-        """Regions that have been traced, by what must be the same for another to be like them; see modules/repeated_regions.py."""
+        """Regions that have been traced, by the properties that a repetition of them must share; see modules/repeated_regions.py."""
         self.moved: list[tuple[fx.Node, tuple[CodeType, int], str]] = []
-        """Nodes for tensors from outside, as they are since the program has stored to an attribute: with the instruction, and the attribute's name."""
+        """Nodes for tensors from outside after the program has stored to an attribute of them, each with the instruction and the attribute's name."""
         self.twins: dict[TensorObject, tuple[fx.Node, fx.Node]] = {}
-        """The nodes for a tensor from outside of which the program has changed `requires_grad`: one that requires a gradient and one that doesn't."""
+        """The nodes for a tensor from outside whose `requires_grad` the program has changed: one that requires a gradient and one that doesn't."""
 
     def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
         """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
         return self.inputs.of_tensor(source, tensor)
 
     def holds_lengths(self, obj: Object) -> None:
-        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
+        """Note a tensor of lengths, which sizes of nested tensors stand for, and guard that it isn't one of the others."""
         self.wrappers.holds_lengths(obj)
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
-        """Make the node of arithmetic on symbolic numbers, and note for which line of the program it asked the ShapeEnv something."""
+        """Make the node of arithmetic on symbolic numbers, and note the line of the program for which it asked the ShapeEnv something."""
         made = super().number_node(function, operands, sym)
         self.shapes.note_lines()
         return made
 
     def size(self, obj: TensorObject, dim: int) -> Object:
-        """A size of a tensor as a number of the program's."""
+        """A size of a tensor as a number of the program."""
         size = obj.look(self.vm).shape[dim]
         if is_nested_int(size):
             return self.wrappers.size(size)
@@ -166,7 +166,7 @@ class GraphBuilder(TraceState):
     def inner_argument(
         self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None, cls: type = torch.Tensor
     ) -> TensorObject:
-        """What the operator that runs the innermost graph makes of one of its arguments, `of` this node. `make` makes its fake."""
+        """The value that the operator running the innermost graph makes from one of its arguments, `of` this node. `make` makes its fake."""
 
         def made() -> torch.Tensor:
             with torch.no_grad(), self.fakes.running():
@@ -203,7 +203,7 @@ class GraphBuilder(TraceState):
         return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules), switches_modes, frozenset(body.kept))
 
     def attach(self, inner: InnerGraph, meta: dict[str, Any]) -> fx.Node:
-        """A node that gives a finished inner graph with this metadata, as an argument of the operator that runs it."""
+        """A node for a finished inner graph with this metadata, to be passed to the operator that runs the graph."""
         module = self.module_of(inner)
         module.meta.update(meta)
         return self.body.attach(module)
@@ -214,7 +214,7 @@ class GraphBuilder(TraceState):
         return fx.GraphModule(inner.modules, inner.graph)
 
     def call_inner(self, target: Callable[..., Any], inner: InnerGraph, meta: dict[str, Any], kwargs: dict[str, Any]) -> Object:
-        """Run `target(graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands. `meta`: what the graph's `meta` gets."""
+        """Run `target(graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands. `meta`: added to the graph's `meta`."""
         return self.call_on_nodes(target, (self.attach(inner, meta), *inner.operands), kwargs)
 
     def call_on_nodes(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY) -> Object:
@@ -230,7 +230,7 @@ class GraphBuilder(TraceState):
     def call(self, op: str, target: Callable[..., Any] | str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
         """Run `target(*args, **kwargs)`, or the method of that name of the first argument, in the graph; `objects/torchcall.py` decides what is run.
 
-        Raises NotConstant if an argument can be no argument of a node.
+        Raises NotConstant if an argument can't be an argument of a node.
         """
         interrupts.heed()
 
@@ -256,7 +256,8 @@ class GraphBuilder(TraceState):
     def node_of(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY, raises: bool = True) -> fx.Node:
         """A node that runs an operator on nodes of the innermost graph; its result may be anything.
 
-        `raises`: what it raises on fakes, it raises. Of transforms that isn't so, and they leave the thread's dispatch keys changed where they raise.
+        `raises`: an error on fakes means that the operator raises. That isn't so for transforms, which also leave the thread's dispatch keys changed when they
+        raise.
         """
         place = self.vm.place()
         return self._enter(self._performed("call_function", target, lambda: (args, kwargs), True, raises), place)
@@ -308,7 +309,7 @@ class GraphBuilder(TraceState):
         return OperatorCall(op, target, name, args, kwargs, fake_args, fake_kwargs, fakes, is_fixed)
 
     def _may_try_again(self, operation: OperatorCall, error: Exception) -> bool:
-        """Whether an operator that has failed on fakes may succeed now, because the trace depends on the values of numbers that it needs from here on."""
+        """Whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
         if self.shapes.rest_on_floats((*operation.args, *operation.kwargs.values())):
             return True
         return self.unbacked.settles(error, operation.fakes, (operation.fake_args, operation.fake_kwargs))
@@ -364,7 +365,8 @@ class GraphBuilder(TraceState):
         of: fx.Node | None = None,
         place: tuple[CodeType, int] | None = None,
     ) -> LaterReader:
-        """The trace has run code that autograd runs later, or has left it to a backward pass in the graph. `place`: see LaterReader; None: here."""
+        """Note that the trace has run code that autograd runs later, or has left it to a backward pass in the graph. `place`: see LaterReader; by default, the
+        current instruction."""
         reader = LaterReader(self.trail.mark(), reached, reads_outside, place or self.vm.place(), reason, of)
         self.trail.set(self, "readers", (*self.readers, reader))
         return reader
@@ -374,7 +376,7 @@ class GraphBuilder(TraceState):
         return not self.known_inputs and not self.outermost.notes
 
     def sparse_values(self) -> Iterator[fx.Node]:
-        """The nodes of the outermost graph that give sparse tensors, inputs among them."""
+        """The nodes of the outermost graph that give sparse tensors, including inputs."""
         return (node for node in self.outermost.fx.nodes if any(map(is_sparse, tensors_of(node.meta.get("example_value")))))
 
     def has_operators(self) -> bool:
@@ -384,7 +386,7 @@ class GraphBuilder(TraceState):
     # The end.
 
     def finish(self, outputs: Sequence[fx.Node], debug: bool = False) -> GraphResult:
-        """Close the outermost graph: the given nodes become its outputs; what nothing needs goes, unused inputs included.
+        """Close the outermost graph: the given nodes become its outputs; what nothing needs is removed, including unused inputs.
 
         Nodes that change something, draw random numbers or have no result stay. `debug` checks the graph with `lint`.
         """
@@ -394,7 +396,7 @@ class GraphBuilder(TraceState):
         graph, kept, notes = body.fx, body.kept, body.notes
         if self.autograd_node is not None and (self.autograd_node.asks or self.autograd_node.differentiated_twice):
             dissolve_drawing_regions(graph.nodes)
-        with self.fakes.running():  # autograd makes the zeros that stand for a gradient which nothing gives
+        with self.fakes.running():  # autograd makes zeros for a gradient that nothing computes
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)
         mutated = self.fakes.changed_inputs(kept)
@@ -421,7 +423,7 @@ class GraphBuilder(TraceState):
         return any(node.op == "output" for node in self.outermost.fx.nodes)
 
     def _without_gradients(self, nodes: list[fx.Node]) -> list[fx.Node]:
-        """Nodes to be outputs that nobody sees, detached: with AOTAutograd, leaves that only they depend on would get a gradient of zeros, and not None."""
+        """Nodes detached, to be outputs that nobody sees: else AOTAutograd would give leaves that only they depend on a gradient of zeros instead of None."""
         return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in nodes]
 
     def _detached(self, output: fx.Node) -> fx.Node:
@@ -431,14 +433,14 @@ class GraphBuilder(TraceState):
         return node
 
     def unused_under_handlers(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
+        """Nodes of unused tensors that are computed under a handler of the program: it may only want to know whether the computation raises."""
         body = self.outermost
         handled = [node for node, note in body.notes.items() if note.handled]
         unused = unneeded(reversed(handled), (*outputs, *body.kept), lambda node: is_computed(node.meta["example_value"]))
         return self._without_gradients(unused)
 
     def unused_draws(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Nodes of random numbers that nothing needs: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
+        """Nodes of unused random numbers: AOTAutograd would not draw them, and later draws would give different numbers."""
         if self.autograd_node is None:
             return []
         self.refresh()

@@ -1,7 +1,7 @@
 """Lets the program branch on data that is known when the call begins: on a number or a flag in a CPU tensor of one element from outside.
 
 For a number, the outcomes of comparisons are guarded, as for a number from outside that varies; for a bool, its value is. The guards read the tensor's memory
-when the call begins, so the graph must not have changed it when the program looks at it.
+when the call begins, so the graph must not have changed it before the program reads it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from framejit.objects.object import Object
 from framejit.objects.unbackednumber import Computed, Datum, UnbackedNumber
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}
-"""What methods and functions that compare a tensor are called, with the operator that they are."""
+"""Names of methods and functions that compare a tensor, with the operator for each."""
 LARGEST_EXACT = 2**31
-"""A tensor of ints is compared with ints below this as Python compares them."""
+"""A tensor of ints is compared with ints of a smaller absolute value as Python compares them."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 KEEPING = frozenset({
     "min", "max", "amin", "amax", "sum", "mean", "all", "any", "view", "reshape", "flatten", "squeeze", "unsqueeze", "detach", "clone",
     "getitem", "__getitem__",
 })  # fmt: skip
-"""What methods and functions are called whose result, where it has one element and the type of the tensor, is the one element of that."""
+"""Names of methods and functions whose result, if it has one element and the tensor's dtype, is the tensor's one element."""
 
 
 class CallData:
@@ -46,10 +46,10 @@ class CallData:
         self.read: set[fx.Node] = set()
         """The inputs whose data guards read."""
         self._readable: set[fx.Node] = set()
-        """Nodes that give a number out of a tensor whose data was that of the call's beginning."""
+        """Nodes that read a number from a tensor whose data was still as at the beginning of the call."""
 
     def note(self, node: fx.Node) -> None:
-        """Note a new node that gets a number out of a tensor."""
+        """Note a new node that reads a number from a tensor."""
         tensor = node.args[0]
         if isinstance(tensor, fx.Node) and self._is_readable(tensor):
             self._readable.add(node)
@@ -108,7 +108,7 @@ class CallData:
         return self._compared(symbol_of(tensor), NumberObject(as_in(self._dtype(right), left)), self._item(right))
 
     def _item(self, tensor: fx.Node) -> NumberObject | None:
-        """The number in an input, as a symbolic one from outside; None where it is too large, or nan."""
+        """The number in an input, as a symbolic one from outside; None if it is too large, or nan."""
         described = self._holder(tensor)
         if described is None or described.value.dtype is torch.bool:
             return None
@@ -129,12 +129,12 @@ class CallData:
         return described if isinstance(fake, torch.Tensor) and fake.numel() == 1 and fake.dtype is described.value.dtype else None
 
     def _dtype(self, node: fx.Node) -> torch.dtype | None:
-        """The type of the input whose one element a node gives."""
+        """The dtype of the input whose one element is that of a node's result."""
         described = self._holder(node)
         return None if described is None else described.value.dtype
 
     def _is_readable(self, tensor: fx.Node) -> bool:
-        """Whether what a tensor holds here follows from the data of one input, as it is when the call begins."""
+        """Whether a tensor's data at this point follows from the data that one input has when the call begins."""
         if self._state.is_inner() or not self._state.demands.guards_data:
             return False
         held = tensor
@@ -145,8 +145,8 @@ class CallData:
         return self._holder(held) is not None and self._are_unchanged({tensor, *nodes_between(held)})
 
     def _are_unchanged(self, nodes: set[fx.Node]) -> bool:
-        """Whether the graph has left the memory of an input, and of what it has computed from that, as they were, and nothing in it changes what it doesn't
-        tell of."""
+        """Whether the graph has left the memory of these nodes' tensors, an input and values computed from it, unchanged, and no node may change unknown
+        memory."""
         self._state.refresh()
         kept = self._state.outermost.kept
         if any(runs_for_its_effect(node) and node.target not in STAND_INS and node.target is not ASSERT for node in kept):
@@ -156,7 +156,7 @@ class CallData:
 
 @rule(Phase.NODE)
 def note_number(state: TraceState, operation: OperatorCall) -> None:
-    """Note an operator that gets a number out of a tensor."""
+    """Note an operator that reads a number from a tensor."""
     if operation.node is not None and operation.target in ("item", torch.Tensor.item):
         state.part(CallData).note(operation.node)
 
@@ -170,12 +170,12 @@ def nodes_between(node: fx.Node) -> list[fx.Node]:
 
 
 def symbol_of(node: fx.Node) -> str:
-    """The comparison that a node is; empty for others."""
+    """The operator of the comparison that a node computes; empty for other nodes."""
     return TENSOR_COMPARISONS.get(name_of(node), "")
 
 
 def name_of(node: fx.Node) -> str:
-    """How the method or function of torch's is called that a node calls; empty for others."""
+    """The name of the torch method or function that a node calls; empty for other nodes."""
     if node.op == "call_method":
         return str(node.target)
     name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
@@ -183,7 +183,7 @@ def name_of(node: fx.Node) -> str:
 
 
 def as_in(dtype: torch.dtype | None, number: Any) -> float | None:
-    """A number as a tensor of this type is compared with it; None where there is no saying."""
+    """The value with which a tensor of this dtype is compared if the program compares it with a number; None if it isn't known."""
     if type(number) is int and abs(number) < LARGEST_EXACT and dtype in (torch.int64, torch.int32):
         return number
     if type(number) not in (int, float) or dtype not in (torch.float32, torch.float64):

@@ -1,7 +1,7 @@
 """Finds the program's checks in a graph that may fail after the graph has changed something.
 
 If a check fails, the call runs uncompiled from its beginning, and so meets the problem itself. So the graph must not have changed anything by then, except
-for what is restored: the state of random number generators.
+for state that is restored: that of random number generators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASSERT = torch.ops.aten._assert_scalar.default
 
 
 def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
-    """The checks of a graph that may fail after a change of what is outside of it. `kept`: the nodes that change something; `inputs`: the storages of
+    """The checks of a graph that may fail after a change of something outside it. `kept`: the nodes that change something; `inputs`: the storages of
     its inputs.
     """
     has_changed = not demands.draws_in_order and any(changes_outside(node, inputs, False) for node in graph.nodes if node in kept)
@@ -38,8 +38,8 @@ def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int],
 
 
 def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) -> bool:
-    """Whether something outside the graph is another when this node, which changes something, has run. `changes_inputs_last`: what AOTAutograd makes of a
-    graph computes what its inputs are changed to, and changes them at its end.
+    """Whether this node, one of those that change something, changes something outside the graph. `changes_inputs_last`: the graph's inputs are changed at its
+    end, as in AOTAutograd's code, which computes their new values first.
     """
     if node.target in MODE_CHANGES or node.target is ASSERT:
         return False
@@ -49,13 +49,13 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
 
 
 def runs_for_its_effect(node: fx.Node) -> bool:
-    """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
+    """Whether a node changes something besides its arguments and torch's modes, as far as is known."""
     return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
 
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
-    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'. An operator that isn't torch's own may
-    give a new tensor, and write to any that it is given."""
+    """Whether a node that changes something in place changes a tensor in none of these storages, which are the inputs'. An operator that isn't torch's own
+    may return a new tensor and write to any of its arguments."""
     if storages(changed_statistics(node)) & outside:
         return False
     if is_of_others(node.target) and storages(fake for _, fake in arguments_of(node)) & outside:

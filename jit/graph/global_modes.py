@@ -60,7 +60,7 @@ class Modes:
 
 @dataclass(frozen=True, slots=True)
 class ModeChange:
-    """The effect of leaving the trace with other modes than it began with. (Leaving inference mode open is not among them: it breaks.)"""
+    """The effect of ending the trace with different modes from those it began with. (An inference mode left open is no such effect: it breaks the trace.)"""
 
     before: Modes
     after: Modes
@@ -77,12 +77,12 @@ class ModeChange:
 
 @dataclass(slots=True)
 class Scope:
-    """An inference mode or autocast that `owner` entered, or hooks on saved tensors, where `owner` is a tuple of both. `node` opened it in the graph, None
-    where that would change nothing.
+    """An inference mode or autocast that `owner` entered, or hooks on saved tensors, whose `owner` is a tuple of both. `node` opened it in the graph; None
+    if that would change nothing.
 
-    `grad`: the grad mode where it was entered, which inference mode changes and puts back. `enter`: the owner's own `__enter__`.
+    `grad`: the grad mode when it was entered, which inference mode changes and restores. `enter`: the owner's own `__enter__`.
     `cache`: whether an autocast is to cache its casts. `leaves`: it stands for the end of an autocast that was entered before the trace, whose
-    settings it takes back; `enter` is then what leaves that one for real.
+    settings it reverts; `enter` is then the function that leaves that autocast for real.
     """
 
     manager: Any
@@ -98,7 +98,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """The effect of leaving the trace with scopes open, or with others left, in order: (grad mode before it, `__enter__`, owner) for each; `grad`: then."""
+    """The effect of ending the trace with scopes entered or left, in order: (grad mode before, `__enter__`, owner) for each; `grad`: that at the end."""
 
     scopes: tuple[tuple[bool, Callable[[Any], Any], Object], ...]
     grad: bool
@@ -131,7 +131,7 @@ def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
 
 
 def put_grad_mode(grad: bool) -> None:
-    """Set the grad mode (runs in generated code); function modes that are in force are not asked, as the trace has done so."""
+    """Set the grad mode (runs in generated code); function modes in force aren't called, since the trace has already called them."""
     with torch._C.DisableTorchFunction():
         torch._C._set_grad_enabled(grad)
 
@@ -177,9 +177,9 @@ class GlobalModes:
             self._overrides_off.__enter__()
 
     def final_difference(self, casts_are_cached: bool) -> ModeChange | Entering | None:
-        """The effect of the modes that the trace so far leaves changed; None where it leaves none changed. Scopes still open are left in the graph.
+        """The effect of the modes that the trace so far leaves changed; None if it leaves none changed. The graph leaves scopes that are still open.
 
-        `casts_are_cached`: what the graph casts under autocast, autocast itself has cached when the graph has run.
+        `casts_are_cached`: after the graph has run, autocast itself has cached the graph's casts under autocast.
         """
         if not self.scopes_open:
             return None if self.current == self.initial else ModeChange(self.initial, self.current)
@@ -198,21 +198,21 @@ class GlobalModes:
 
     @property
     def autocast_cache_inside(self) -> bool | None:
-        """What the innermost autocast that the trace has entered says of its cache; None outside of such."""
+        """Whether the innermost autocast that the trace has entered caches its casts; None if there is no such autocast."""
         return next((scope.cache for scope in reversed(self._scopes) if scope.cache is not None), None)
 
     @property
     def inference_open(self) -> bool:
-        """Whether such a scope is an inference mode, which ends with its owner: not when the program says."""
+        """Whether such a scope is an inference mode, which ends with its owner, and not at a point that the program states."""
         return any(scope.enter is torch.inference_mode.__enter__ for scope in self._scopes)
 
     def enter_nominally(self, owner: Object, enter: Callable[[Any], Any]) -> None:
-        """A scope that does nothing in compiled code: it is entered for real only if the trace ends inside it."""
+        """Enter a scope that does nothing in compiled code: it is entered for real only if the trace ends inside it."""
         self._nominal.append((owner, enter))
         self._trail.changed(self, self._nominal.pop)
 
     def exit_nominally(self, owner: Object) -> bool:
-        """Leave such a scope; False where it is not the innermost of them. One that was entered before the trace is left for real where the trace ends."""
+        """Leave such a scope; False if it isn't the innermost of them. One that was entered before the trace is left for real when the trace ends."""
         inside = [known for known, enter in self._nominal if enter is not leave_for_real]
         if not inside and owner.source is not None and all(known is not owner for known, _ in self._nominal):
             self.enter_nominally(owner, leave_for_real)
@@ -238,7 +238,7 @@ class GlobalModes:
         self._reread()
 
     def set_default_dtype(self, dtype: torch.dtype, in_graph: bool) -> None:
-        """`torch.set_default_dtype`. `in_graph`: the graph sets it too; else its operators are told their dtypes."""
+        """`torch.set_default_dtype`. `in_graph`: the graph sets it too; otherwise its operators get their dtypes as arguments."""
         before = self.current.dtype
         if dtype is before:
             return
@@ -255,7 +255,7 @@ class GlobalModes:
         self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode, grad, enter))
 
     def enter_autocast(self, device: str, dtype: torch.dtype | None, enabled: bool, cache: bool, owner: Object) -> None:
-        """Open `torch.autocast(...)`. Off inside off changes no operator, and leaves no node."""
+        """Open `torch.autocast(...)`. Disabling it when it is already disabled changes no operator and makes no node."""
         node = None
         if enabled or torch.is_autocast_enabled(device):
             node = self._effect_node(_enter_autocast, (device, dtype, enabled, cache))
@@ -271,12 +271,12 @@ class GlobalModes:
         self._open(Scope(None, opened, hooks.applied, functions, pop_saved_tensor_hooks, self.current.grad, set_for_real))
 
     def pop_hooks(self) -> bool:
-        """Take off hooks on saved tensors; False where the innermost scope isn't one of such hooks."""
+        """Remove hooks on saved tensors; False if the innermost scope isn't that of such hooks."""
         return bool(self._scopes) and self._scopes[-1].enter is set_for_real and self.exit_scope(self._scopes[-1].owner)
 
     def leave_autocast(self, device: str, dtype: torch.dtype, enabled: bool, cache: bool, owner: Object) -> bool:
-        """Leave an autocast that was entered before the trace. The other arguments: what holds outside of it. In the graph that is a scope with these
-        settings up to its end. False where the program is inside a scope that it has entered since, or has left this one already."""
+        """Leave an autocast that was entered before the trace. The other arguments: the settings outside it. The graph has a scope with these settings
+        that lasts until its end. False if the program is inside a scope that it has entered since, or has already left this one."""
         if self._nominal or not all(scope.leaves and scope.owner is not owner for scope in self._scopes):
             return False
         node = self._effect_node(_enter_autocast, (device, dtype, enabled, cache))
@@ -303,8 +303,8 @@ class GlobalModes:
         return True
 
     def _forget_casts(self) -> None:
-        """Have the graph drop cached casts where the program, at this point, is in no autocast any more. Each that it has left counts twice in the graph:
-        it is still open, and so is the scope that stands for its end."""
+        """Make the graph drop cached casts if the program is no longer in any autocast at this point. Each autocast that it has left counts twice in the
+        graph: it is still open, and so is the scope that stands for its end."""
         left = sum(scope.leaves for scope in self._scopes)
         if left:
             self._effect_node(forget_casts, (2 * left,))

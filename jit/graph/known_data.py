@@ -36,10 +36,10 @@ MOST_NODES = 500
 """Data that takes more nodes to compute isn't computed while tracing."""
 BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
 WRITES = frozenset({"add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "clamp_", "neg_", "masked_fill_"})
-"""Methods that write to a tensor what they compute."""
+"""Methods that write their result to a tensor."""
 OF_ARRAYS = frozenset({"framejit.objects.arrayfunctions", "framejit.objects.arrayindexing"})
 MODULES = OF_ARRAYS | {"torch", "torch.functional", "torch.nn.functional", "torch._tensor"}
-"""Where functions in Python live that only compute. What they call is looked at while they run."""
+"""Modules whose Python functions only compute. The operators that they call are checked while they run."""
 
 
 class NotKnown(Exception):
@@ -47,7 +47,7 @@ class NotKnown(Exception):
 
 
 class OnlyComputes(TorchDispatchMode):
-    """Stops operators that do more than compute their results: they draw random numbers, aren't torch's own, or write where nothing `may_write`."""
+    """Stops operators that do more than compute their results: they draw random numbers, aren't torch's own, or write without `may_write`."""
 
     def __init__(self, may_write: bool) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class OnlyComputes(TorchDispatchMode):
 
 
 class KnownData:
-    """The data that one trace knows, and the tensors from outside on whose data it rests."""
+    """The data that one trace knows, and the tensors from outside on whose data it depends."""
 
     def __init__(self, state: TraceState) -> None:
         self._state = state
@@ -91,7 +91,7 @@ class KnownData:
         return found
 
     def number(self, number: Object) -> Any:
-        """A number out of known data. MISSING if it isn't known."""
+        """The value of a number that comes from known data. MISSING if it isn't known."""
         if isinstance(number, Datum):
             return self.of(number.node)
         if isinstance(number, Computed):
@@ -109,7 +109,7 @@ class KnownData:
         return self._state.part(CallData).truth(condition)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of the tensor that a node gives is true, by such data; None if it doesn't follow."""
+        """Whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
         return self._state.part(CallData).truth_of_tensor(tensor)
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
@@ -154,7 +154,7 @@ class KnownData:
         return (node.op == "call_method" and only_plain(node)) or (node.op == "call_function" and computes(node.target))
 
     def _writers(self, found: set[fx.Node]) -> list[fx.Node]:
-        """The nodes, of those that change something, that may write to the memory of tensors that these give."""
+        """The other nodes that change something and may write to the memory of the tensors that these nodes give."""
         fakes = [fake for part in found if isinstance(fake := part.meta.get("example_value"), torch.Tensor)]
         memory = storages(fakes)
         changing = self._state.outermost.kept - found
@@ -185,7 +185,7 @@ class KnownData:
     # Computing.
 
     def _computed(self, nodes: list[fx.Node]) -> dict[fx.Node, Any]:
-        """The results of nodes, which are given in the order of the graph."""
+        """The results of nodes, which are passed in the order of the graph."""
         values: dict[fx.Node, Any] = {}
         body = self._state.outermost
         for node in nodes:
@@ -206,7 +206,7 @@ class KnownData:
 
 
 def memory_of(described: GraphInput) -> tuple[int, int] | None:
-    """Where the memory begins and ends that an input is in: arrays and tensors that share it are told apart by nothing else. None where it has none."""
+    """The addresses at which an input's memory begins and ends: nothing else shows whether arrays and tensors share memory. None if there is no such memory."""
     if not described.is_tensor or described.is_wrapper or described.value.layout is not torch.strided or described.value.device.type != "cpu":
         return None
     storage = described.value.untyped_storage()
@@ -224,13 +224,13 @@ def is_given(source: Source) -> bool:
 
 
 def only_plain(node: fx.Node) -> bool:
-    """Whether a method is called of a plain tensor."""
+    """Whether a node calls a method of a tensor."""
     owner = node.args[0]
     return isinstance(owner, fx.Node) and isinstance(owner.meta["example_value"], torch.Tensor)
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node only writes its result to a tensor, and has no other effect."""
+    """Whether a node writes its result to a tensor and has no other effect."""
     if node.op == "call_method":
         return node.target in WRITES
     return node.target in PURE_TARGETS or getattr(node.target, "__module__", None) in OF_ARRAYS

@@ -1,13 +1,13 @@
-"""`OperatorCall`, one call of an operator on its way into the graph, and the registry of the rules that subjects have for operations.
+"""`OperatorCall`, one call of an operator on its way into the graph, and the registry of rules for such calls.
 
-A subject (sparse tensors, hooks on saved tensors, ...) says what it has to say about operators by a rule, in its own file:
+A subject (sparse tensors, hooks on saved tensors, ...) handles the operators that concern it by a rule, in its own file:
 
     @rule(Phase.REFUSE)
     def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
         if ...:
             state.vm.unsupported(breaks.UnsupportedOperation(...))
 
-The builder runs all rules of a phase, in the order of their qualified names, and knows none of them.
+The builder runs all rules of a phase, in the order of their qualified names, and doesn't know any of them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class OperatorCall:
     """One call of an operator. Rules may replace `op` and `target` in the phase REPLACE, and `kwargs` in the phase CHECK.
 
     Attributes:
-        op, target: of the node, as in torch.fx.
+        op, target: those of the node, as in torch.fx.
         name: the name of the operator, for break reasons.
         args, kwargs: the arguments of the node.
-        fake_args, fake_kwargs: the same with fakes in the place of nodes.
+        fake_args, fake_kwargs: the same with fakes instead of nodes.
         fakes: the tensors among these.
-        is_fixed: whether other code looks for the node by its target, which no rule may replace then.
-        versions: the versions of these before the operator has run.
-        changes: whether the operator changes one of them, or something else: the node stays, be its result used or not.
+        is_fixed: whether other code finds the node by its target; then no rule may replace the target.
+        versions: the versions of `fakes` before the operator runs.
+        changes: whether the operator changes one of `fakes`, or something else; then the node stays even if its result isn't used.
         result: its result on fakes.
         bindings: the symbols that its result binds, which depend on data.
-        has_forgotten: whether the data of small constants among `fakes`, which the trace knew, isn't known any more.
+        has_forgotten: whether the trace knew the data of small constants among `fakes`, and no longer does.
         node: its node; None until the phase NODE.
-        notes: what a rule remembers for a later phase, by any key that is its own.
+        notes: what a rule remembers for a later phase, by a key of its own.
     """
 
     op: str
@@ -69,7 +69,7 @@ class OperatorCall:
         return [arg for given in self.fake_args for arg in (given if isinstance(given, tuple) else (given,)) if isinstance(arg, fx.GraphModule)]
 
     def changed(self) -> list[torch.Tensor]:
-        """The fakes that the operator may have changed: the first of its arguments, and those that have another version."""
+        """The fakes that the operator may have changed: the first of its arguments, and those whose version has changed."""
         return [fake for index, fake in enumerate(self.fakes) if index == 0 or version_of(fake) != self.versions[index]]
 
 
@@ -77,7 +77,7 @@ class Phase(enum.IntEnum):
     """When rules run, in this order. The operator runs on fakes between REMEMBER and CHECK."""
 
     REPLACE = 0
-    """Another operator takes the place of this one."""
+    """Rules replace this operator by another one."""
     REFUSE = 1
     """Rules stop the trace at operators that can't be in the graph."""
     REMEMBER = 2

@@ -26,8 +26,8 @@ def refuse_handled_change(state: TraceState, operation: OperatorCall) -> None:
 
 @rule(Phase.CHECK_CHANGE)
 def refuse_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
-    """Stop the trace at a change of a tensor of a subclass from outside. The graph has that as a view, and autograd asks the base of a changed view where
-    it comes from; the base may know of no gradient.
+    """Stop the trace at a change of a tensor of a subclass from outside. In the graph it is a view, and autograd takes the history of a changed view from
+    its base, which may have no record of a gradient.
     """
     if any(described.is_subclass and state.fakes.has_new_version(described.node) for described in state.known_inputs.values()):
         state.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {operation.name} changes a tensor from outside"))
@@ -35,7 +35,7 @@ def refuse_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
 
 @rule(Phase.CHECK)
 def refuse_changed_constant(state: TraceState, operation: OperatorCall) -> None:
-    """Stop the trace at an operator of another library that changes a number made by `torch.tensor`: AOTAutograd's trace goes on with the old number."""
+    """Stop the trace at an operator of another library that changes a number made by `torch.tensor`: AOTAutograd's trace continues with the old number."""
     if operation.has_forgotten and state.is_one_autograd_node and is_of_others(operation.target):
         what = f"{operation.name}, which changes a number made by torch.tensor in a list that it is given"
         state.vm.unsupported(breaks.UnsupportedOperation(what))

@@ -1,4 +1,4 @@
-"""Rules for operators that compute by a setting of torch which the program has changed: switches (switches.py), and the default dtype."""
+"""Rules for operators whose results depend on a setting of torch that the program has changed: switches (switches.py), and the default dtype."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by a sett
 
 @rule(Phase.REPLACE)
 def run_with_switches(state: TraceState, operation: OperatorCall) -> None:
-    """Let an operator run with the switches that the program has set, if it computes by them."""
+    """Let an operator run with the switches that the program has set, if its result depends on them."""
     switched = state.modes.switches.mattering(state.input_fakes() if operation.is_fixed else operation.fakes)
     if not switched:
         return
@@ -33,7 +33,7 @@ def run_with_switches(state: TraceState, operation: OperatorCall) -> None:
 
 @rule(Phase.CHECK)
 def name_default_dtype(state: TraceState, operation: OperatorCall) -> None:
-    """Name the dtype of an operator's result if that is the default one, and the graph runs under another default dtype than the program has set."""
+    """Pass an operator its result's dtype if that is the default one, and the graph runs under a different default dtype from the one that the program set."""
     if state.modes.current.dtype is state.modes.initial.dtype or not state.is_one_autograd_node or operation.changes:
         return
     args, kwargs, initial = operation.fake_args, operation.fake_kwargs, state.modes.initial.dtype
@@ -47,7 +47,7 @@ def with_dtype(
     op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, default: torch.dtype, running: Callable[[], AbstractContextManager[Any]]
 ) -> dict[str, Any] | None:
     """Keyword arguments with which an operator, on fakes, gives the same dtypes under the default dtype `default`: its own, or with the dtype added.
-    None if there are none. The default dtype in force is that which the program has set.
+    None if there are none. The default dtype in force is the one that the program has set.
     """
     wanted = dtypes(result)
     if torch.get_default_dtype() not in [torch.empty(0, dtype=dtype, device="meta").real.dtype for dtype in wanted]:

@@ -3,7 +3,7 @@
 The symbols are in torch's ShapeEnv, since fake tensors and Inductor use it. Each symbol is read from the call in one place, its origin, which is a size,
 stride or storage offset of an input, or an int. Every other symbolic property of an input is guarded to be what the symbols say.
 
-Nothing is undone here when instructions are undone: the ShapeEnv remembers what it was asked, and may have simplified by it, so all of it is guarded.
+Nothing is undone here when instructions are undone: the ShapeEnv remembers all answers and may have used them to simplify, so all of them are guarded.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ if TYPE_CHECKING:
     from framejit.graph.trace_state import TraceState
 
 Fact = tuple[Any, UserLine | None]
-"""An expression that has to be true, and the program's line that it is needed for, where that is known."""
+"""An expression that has to be true, and the program's line that it is needed for, if that is known."""
 LARGEST = 2**63
-"""Numbers from here on are no symbols: neither the guards nor kernels compute with such ints."""
+"""Ints of this size and above don't become symbols: neither guards nor kernels compute with such ints."""
 LARGEST_IN_GRAPHS = 2**62
-"""What compiled code computes of ints from outside must not be larger. A demand of 2**63 - 1 would be left out of the guard's program, as true of all ints
-there; this one stays, and the program, which is exact, fails on whatever leaves 64 bits."""
+"""The largest int that compiled code may compute from ints from outside. A limit of 2**63 - 1 would be left out of the guard's program, as true of all ints
+there; this one stays, and the program, which is exact, fails on whatever doesn't fit 64 bits."""
 OPERATORS: dict[Any, str] = {
     sympy.Add: "+", sympy.Mul: "*", functions.FloorDiv: "//", functions.CleanDiv: "//", functions.Mod: "%", functions.PythonMod: "%",
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
-"""Functions of sympy's, by the operation on Python's ints that they are."""
+"""For each function of sympy, the operation on Python's ints that it computes."""
 FUNCTIONS = frozenset({
     "math.exp", "math.log", "math.log2", "math.log10", "math.log1p", "math.tanh", "math.sin", "math.cos", "round", "abs", "sum",
 })  # fmt: skip
-"""Functions that are computed in Python only: sympy has exact ones."""
+"""Functions that are computed in Python only, since sympy's are exact."""
 FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min", "math.sqrt"}) | FUNCTIONS
-"""The operations on symbolic floats that can wait. That they don't fail is guarded before."""
+"""The operations on symbolic floats that can be deferred. Earlier guards ensure that they don't fail."""
 NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
-"""Operations on floats of which sympy makes something else."""
+"""Operations on floats that sympy computes differently from Python."""
 FLOAT_RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
-"""What holds of two floats where a relation doesn't, if neither is nan."""
+"""For each relation, the one that holds between two floats if it doesn't, and neither is nan."""
 INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
 }  # fmt: skip
-"""The operations that have functions of torch's for SymInts: Python's would ask for their values."""
+"""The operations for which torch has functions on SymInts: Python's would ask for their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class Shapes:
         self.takes_unbacked = state.demands.takes_unbacked
         self.env = state.fakes.shape_env
         self.origins: dict[sympy.Symbol, NumberObject] = {}
-        """The number that each symbol is, where it is read off the call."""
+        """The number that each symbol stands for, with the place where it is read from the call."""
         self.properties: dict[Source, sympy.Expr] = {}
-        """The symbolic properties of inputs, and the ints and floats from outside: what each is in symbols."""
+        """The symbolic properties of inputs, and the ints and floats from outside, each as an expression in symbols."""
         self.lines: list[UserLine | None] = []
         """The program's lines that the guards of the ShapeEnv come from, as far as they have been noted."""
         self._state = state
@@ -109,13 +109,13 @@ class Shapes:
         self._named: dict[str, SymInt] = {}
 
     def may_be_constants(self) -> bool:
-        """Whether something is symbolic, and nothing of it because the program has declared it to be."""
+        """Whether something is symbolic, but nothing because the program has declared it to be."""
         return bool(self.properties) and not self._declared
 
     # Inputs.
 
     def context_of(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext | None:
-        """How to make the fake of an input that no module holds; None where all its sizes are constants."""
+        """How to make the fake of an input that no module holds; None if all its sizes are constants."""
         known = self._contexts.get(id(tensor))
         if known is None:
             dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
@@ -129,7 +129,7 @@ class Shapes:
         return known[1]
 
     def context_of_wrapper(self, source: Source, wrapper: torch.Tensor) -> SubclassSymbolicContext | None:
-        """How to make the fake of a tensor that wraps others; None where all sizes, its own and theirs, are constants. Those of wrappers in wrappers are."""
+        """How to make the fake of a tensor that wraps others; None if all sizes, its own and theirs, are constants, as they are for wrappers of wrappers."""
         parts = {name: getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
         if is_static(source, wrapper) or any(name not in wrapper.__dict__ or is_wrapper(type(part)) for name, part in parts.items()):
             return None
@@ -144,7 +144,7 @@ class Shapes:
         return SubclassSymbolicContext(**fields, inner_contexts=inner)
 
     def context_of_part(self, source: Source, part: torch.Tensor, dimensions: frozenset[int]) -> StatefulSymbolicContext:
-        """How to make the fake of a tensor that a nested one consists of: these dimensions vary, with others."""
+        """How to make the fake of a tensor that is part of a nested one: these dimensions vary, and others may."""
         if id(part) not in self._contexts and not is_static(source, part):
             own = NONE if self.dynamic.fixed else self.dynamic.dimensions(source, part) | dimensions
             context = symbolic_context(self._name(source), part, own, dict.fromkeys(dimensions, ANY), self.dynamic) if own else None
@@ -153,17 +153,17 @@ class Shapes:
         return (known and known[1]) or self._fixed(source, part)
 
     def _fixed(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext:
-        """The context by which a fake gets no symbolic sizes."""
+        """The context with which a fake gets no symbolic sizes."""
         return symbolic_context(self._name(source), tensor, NONE, NO_SIZES, STATIC, NONE)
 
     def _name(self, source: Source) -> str:
-        """The name of a source that symbols are told apart by."""
+        """A unique name for a source, which distinguishes its symbols from others."""
         name = source.describe()
         count = self._names[name] = self._names.get(name, -1) + 1
         return f"{name}#{count}" if count else name
 
     def note_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
-        """Note of an input that has become a fake with symbolic sizes where its symbols are found, and what it is in the symbols of other inputs."""
+        """For an input that has become a fake with symbolic sizes, note where its symbols are read, and its properties in terms of other inputs' symbols."""
         for dim in range(fake.dim()):
             self._note(source.child(TensorSize, dim), fake.size(dim), tensor.size(dim))
         for dim, size in self.dynamic.declared(tensor).items():
@@ -175,7 +175,7 @@ class Shapes:
         self._note(source.child(TensorOffset), fake.storage_offset(), tensor.storage_offset())
 
     def note_wrapper(self, source: Source, wrapper: torch.Tensor, context: SubclassSymbolicContext) -> None:
-        """Note that a wrapper's own sizes have symbols besides those of what it wraps, with which its fake is made."""
+        """Note the symbols of a wrapper's own sizes. They are separate from those of the tensors that it wraps, with which its fake is made."""
         assert context.tensor_source is not None
         made = context.shape_env_to_source_to_symbol_cache.get(id(self.env), {})
         for dim in range(wrapper.dim()):
@@ -191,14 +191,14 @@ class Shapes:
             self.origins[expr] = NumberObject(value, source, pending=True, sym=sym)
 
     def make_symbolic(self, number: NumberObject) -> None:
-        """Give a number from outside a symbol, if it is to have one."""
+        """Give a number from outside a symbol, if it should have one."""
         source, value = number.source, number.value
         assert source is not None
         if self.dynamic.has_number(source, value) and self.give_symbol(number) and type(value) is int:
             self._state.fakes.symbolic = True
 
     def give_symbol(self, number: NumberObject) -> bool:
-        """Give a number from outside a symbol; False where it is too large, or nan."""
+        """Give a number from outside a symbol; False if it is too large, or nan."""
         source = number.source
         assert source is not None
         if not -LARGEST <= number.value < LARGEST:
@@ -219,17 +219,17 @@ class Shapes:
     # Numbers.
 
     def number(self, value: Any) -> Object:
-        """The number that an operator has given as a SymInt, in terms of the call's sizes and numbers."""
+        """The number that an operator has returned as a SymInt, in terms of the call's sizes and numbers."""
         expr = value.node.expr
         if expr.is_number:
             return NumberObject(int(expr))
         try:
             return self._of_expr(expr)
         except KeyError:
-            return NumberObject(int(value))  # what can't be written in Python is rested upon
+            return NumberObject(int(value))  # if it can't be written in Python, its value is guarded
 
     def _of_expr(self, expr: sympy.Expr) -> NumberObject:
-        """Raises KeyError where the expression has a function that Python's ints don't."""
+        """The number for an expression. Raises KeyError if it has a function that Python's ints don't have."""
         if isinstance(expr, sympy.Symbol):
             return self.origins[expr]
         if expr.is_Integer:
@@ -243,7 +243,7 @@ class Shapes:
         return found
 
     def computed(self, operation: str, parts: Sequence[Any], value: float) -> SymInt | SymFloat | None:
-        """The symbolic number of what is computed from such and from known ones; None where it isn't what Python computes."""
+        """The symbolic result of an operation on symbolic and known numbers; None if it isn't what Python computes."""
         if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
             return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
         if operation in FUNCTIONS or (operation in NOT_AS_IN_SYMPY and type(parts[0]) in (float, SymFloat)):
@@ -254,18 +254,18 @@ class Shapes:
         return sym if sym.node.has_hint() and sym.node.hint == value else None
 
     def _free_float(self) -> SymFloat:
-        """A SymFloat of which torch knows nothing."""
+        """A SymFloat about which torch knows nothing."""
         sym = self.env.create_unbacked_symfloat()
-        self.env.pending_fresh_unbacked_symbols.remove(sym.node._expr)  # no node of the graph is to give it: it is an input, or computed from inputs
+        self.env.pending_fresh_unbacked_symbols.remove(sym.node._expr)  # no node of the graph has to define it: it is an input, or computed from inputs
         self._free.add(sym.node._expr)
         return sym
 
     def is_free_float(self, value: Any) -> bool:
-        """Whether a value is the SymFloat of a float from outside, or of one that is computed from such."""
+        """Whether a value is the SymFloat of a float from outside, or of one that is computed from such floats."""
         return type(value) is SymFloat and value.node._expr in self._free
 
     def decide_float(self, relation: str, number: NumberObject, other: float) -> bool:
-        """Whether a relation holds of a symbolic float from outside, which is never nan, and a known one. It is guarded from here on."""
+        """Whether a relation holds between a symbolic float from outside, which is never nan, and a known one. The answer is guarded."""
         assert number.source is not None
         holds = bool(COMPARISONS[relation](number.value, other))
         symbol = self.properties.get(number.source)
@@ -276,7 +276,7 @@ class Shapes:
         return holds
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
-        """Whether a relation holds of SymInts and ints, which is guarded from here on."""
+        """Whether a relation holds between SymInts or ints. The answer is guarded."""
         return bool(self._noting(lambda: bool(relation(left, right))))
 
     def _noting(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -286,7 +286,7 @@ class Shapes:
             self.note_lines()
 
     def note_lines(self) -> None:
-        """The ShapeEnv may have been asked something: note for which line of the program."""
+        """Note the program's current line for all guards that the ShapeEnv has made since the last time."""
         missing = len(self.env.guards) - len(self.lines)
         if missing:
             self.lines += [self._state.vm.user_line()] * missing
@@ -294,7 +294,7 @@ class Shapes:
     # Nodes.
 
     def node_of(self, number: NumberObject) -> fx.Node:
-        """The node of the outermost graph that gives a symbolic number: a placeholder, or arithmetic on such."""
+        """The node of the outermost graph that gives a symbolic number: a placeholder, or arithmetic on placeholders."""
         if number.node is None:
             if type(number) is DeferredNumber:
                 node = self._state.number_node(function_of(number.operation), number.operands, number.sym)
@@ -312,7 +312,7 @@ class Shapes:
         return bool(self._floats)
 
     def _keep_small(self, number: DeferredNumber) -> None:
-        """Guard that what is computed of ints from outside fits 64 bits in compiled code: where it doesn't, the arithmetic of guards fails too."""
+        """Guard that a result computed from ints from outside fits 64 bits in compiled code: if it doesn't, the arithmetic of guards fails too."""
         if number.cls is int and self._state.demands.lifts_symbols and number.sym is not None:
             expr = number.sym.node.expr
             if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
@@ -324,7 +324,7 @@ class Shapes:
         return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._state.demands.lifts_symbols
 
     def rest_on_floats(self, args: Iterable[Any]) -> bool:
-        """Make the symbolic floats among a node's arguments known; whether there were any."""
+        """Make the trace depend on the values of the symbolic floats among a node's arguments. Returns whether there are any."""
         nodes: list[fx.Node] = []
         fx.node.map_arg(tuple(args), nodes.append)
         found = [self._floats[node] for node in nodes if node in self._floats]
@@ -349,7 +349,7 @@ class Shapes:
         return node
 
     def lift(self, fakes: Iterable[torch.Tensor]) -> set[fx.Node]:
-        """The inputs of the symbols in the sizes, strides and offsets of these fakes: AOTAutograd's caches need them to tell calls apart."""
+        """Make inputs of the symbols in sizes, strides and offsets of these fakes: AOTAutograd's caches need them to distinguish calls. Returns their nodes."""
         found = set()
         for fake in fakes:
             for sym in (*fake.size(), *fake.stride(), fake.storage_offset()):
@@ -358,27 +358,27 @@ class Shapes:
                         found.add(self.placeholder(self.origins[symbol]))
         return found
 
-    # What the trace rests on.
+    # What the trace depends on.
 
     def assumptions(self) -> list[Assumption]:
-        """What the trace, and the backend, have taken to be true of numbers."""
+        """What the trace and the backend have assumed about numbers."""
         self.note_lines()
         return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True) if not self._of_nested(guard.expr)]
 
     def _of_nested(self, expr: sympy.Basic) -> set[sympy.Symbol]:
-        """The symbols of lengths of nested tensors in an expression: which of them are equal is guarded by the tensors that they stand for."""
+        """The symbols of lengths of nested tensors in an expression: guards on the tensors that they stand for cover which of them are equal."""
         return expr.free_symbols & getattr(self.env, "nested", set())
 
     def _beside_nested(self) -> list[Fact]:
-        """What is guarded of numbers that are compared together with lengths of nested tensors: their values in this call."""
+        """The facts to guard about numbers that are compared with lengths of nested tensors: their values in this call."""
         exprs = [self.env.simplify(guard.expr) for guard in self.env.guards]
         mixed = {symbol for expr in exprs if self._of_nested(expr) for symbol in expr.free_symbols & self.origins.keys()}
         return facts_of_values({symbol: self.origins[symbol] for symbol in sorted(mixed, key=str)})
 
     def guard(self, call: Call) -> ShapesHold | None:
-        """The guard that all assumptions are right; None where nothing is to be checked. To be asked for once the backend has returned.
+        """The guard that all assumptions hold; None if there is nothing to check. It is complete only after the backend has returned.
 
-        Raises ConstraintViolation where the program has declared a size to be symbolic, and it can't be.
+        Raises ConstraintViolation if the program has declared a size to be symbolic, and it can't be.
         """
         if not self.properties:
             return None
@@ -395,11 +395,11 @@ class Shapes:
                 return guard
         except UntranslatableError:
             pass
-        # No program computes it, or it isn't true of this very call: only the values of this call are served.
+        # No program can compute the facts, or they aren't even true of this call: only calls with the values of this one are served.
         return shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
 
     def _check_declared(self) -> None:
-        """What the program has declared to be symbolic must be so still. Raises ConstraintViolation."""
+        """Check that whatever the program has declared to be symbolic still is. Raises ConstraintViolation."""
         for source in self._declared:
             expr = self.properties.get(source)
             if expr is None or not self.env.replace(expr).is_number:
@@ -420,7 +420,7 @@ class Shapes:
         return None
 
     def origins_of_symbols(self) -> tuple[list[Fact], dict[sympy.Symbol, list[Source]]]:
-        """What the properties of inputs are in symbols, and where each symbol is found."""
+        """The facts that properties of inputs equal expressions in symbols, and the sources that each symbol is read from."""
         facts: list[Fact] = []
         reads: dict[sympy.Symbol, list[Source]] = {}
         for number, (source, expr) in enumerate(self.properties.items()):
@@ -433,7 +433,7 @@ class Shapes:
         return facts, reads
 
     def _bounds(self) -> list[Fact]:
-        """What symbols have been found to be: others, or between numbers."""
+        """What has been found about symbols: that they equal other expressions, or lie between bounds."""
         found: list[Fact] = []
         for symbol in self.origins:
             replacement = self.env.replacements.get(symbol)
@@ -454,7 +454,7 @@ def facts_of_values(origins: Mapping[sympy.Symbol, NumberObject]) -> list[Fact]:
 
 
 def function_of(operation: str) -> Callable[..., Any]:
-    """The function of SymInts, and of ints, that is an operation."""
+    """The function that computes an operation on SymInts and ints."""
     return SYMBOLIC.get(operation) or OPERATIONS[operation]
 
 
@@ -468,12 +468,12 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
 
 def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, dynamic: Dynamic, unbacked: frozenset[int] = NONE
 ) -> StatefulSymbolicContext:
-    """The context by which a fake gets symbolic sizes in these dimensions.
+    """The context with which a fake gets symbolic sizes in these dimensions.
 
-    With `dynamic=True`, sizes that are equal in this call share a symbol, but for those that were declared: most are equal in every call. Otherwise each has
-    its own: that a size which varies equals another one now says little.
+    With `dynamic=True`, sizes that are equal in this call share a symbol, except those that were declared: most of them are equal in every call. Otherwise each
+    has its own symbol: if a size varies, it means little that it equals another one now.
 
-    `declared`: what was said of the sizes of some dimensions. `unbacked`: of which nothing may be taken to be true.
+    `declared`: what was declared about the sizes of some dimensions. `unbacked`: the dimensions about whose sizes nothing may be assumed.
     """
     limits = dynamic.limits
     sizes = [DimDynamic.STATIC] * tensor.dim()

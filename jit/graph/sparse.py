@@ -1,4 +1,4 @@
-"""Sparse tensors from outside: the tensors that one consists of, and the guards on their layout.
+"""Sparse tensors from outside: the tensors that each consists of, and the guards on their layout.
 
     A = torch.eye(3).to_sparse()      # A._indices() is int64[2, 3], A._values() is float32[3]
 
@@ -32,7 +32,7 @@ PARTS: dict[torch.layout, tuple[Any, ...]] = {
     torch.sparse_csc: COLUMNS,
     torch.sparse_bsc: COLUMNS,
 }
-"""The methods that give the tensors in which a sparse tensor has its data, by layout; the values are the last."""
+"""The methods that give the tensors which hold a sparse tensor's data, by layout; the values come last."""
 
 
 def is_sparse(tensor: torch.Tensor) -> bool:
@@ -43,29 +43,29 @@ def is_sparse(tensor: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SparseContext(PartsContext):
-    """How to make the fake of a sparse tensor from outside. `parts`: the tensors in which it has its data, by where they are found."""
+    """How to make the fake of a sparse tensor from outside. `parts`: the tensors that hold its data, by their sources."""
 
     parts: dict[Source, torch.Tensor]
 
     def make(self, mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-        """A new fake of the real one, of which autograd needn't know what it is a view of."""
+        """A new fake of the real tensor; autograd needn't know what it is a view of."""
         return mode.from_tensor(tensor if tensor.requires_grad else tensor.data, static_shapes=True)
 
 
 def context_of_sparse(source: Source, tensor: torch.Tensor) -> SparseContext:
-    """How to make the fake of a sparse tensor that is found there."""
+    """How to make the fake of a sparse tensor with this source."""
     return SparseContext({source.child(SparsePart, method): part for method, part in zip(PARTS[tensor.layout], parts_of_sparse(tensor))})
 
 
 def parts_of_sparse(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors in which a sparse tensor has its data; autograd knows of none of them where it comes from."""
+    """The tensors that hold a sparse tensor's data, without their autograd records."""
     with torch._C.DisableTorchFunction():
         for method in PARTS[tensor.layout]:
             yield method(tensor).data
 
 
 def rest_on_form(vm: RunningTrace, source: Source, tensor: torch.Tensor, context: SparseContext) -> None:
-    """Guard how the elements of a sparse tensor from outside lie, but not how many there are."""
+    """Guard the layout of the elements of a sparse tensor from outside, but not their number."""
     if tensor.layout is torch.sparse_coo:
         vm.guard(Equals, source.child(SparsePart, BASE.is_coalesced), tensor.is_coalesced())
     methods: tuple[Callable[..., Any], ...] = PARTS[tensor.layout]
@@ -79,9 +79,9 @@ def rest_on_form(vm: RunningTrace, source: Source, tensor: torch.Tensor, context
 
 
 def counting_dimension(tensor: torch.Tensor, method: Callable[..., Any]) -> int:
-    """The dimension of one of the tensors in which a sparse one has its data that has the size of the number of its elements; -1 for none."""
+    """In one of the tensors that hold a sparse tensor's data, the dimension whose size is the number of elements; -1 if there is none."""
     if method is BASE.crow_indices or method is BASE.ccol_indices:
         return -1
     if tensor.layout is torch.sparse_coo:
         return 1 if method is BASE._indices else 0
-    return tensor.dim() - tensor.sparse_dim() - tensor.dense_dim()  # after the dimensions of a batch
+    return tensor.dim() - tensor.sparse_dim() - tensor.dense_dim()  # after the batch dimensions

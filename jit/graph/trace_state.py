@@ -1,11 +1,11 @@
 """`TraceState`, what the parts of one trace's graph share: trail, fakes, graphs under construction, torch's modes, inputs, and the making of nodes.
 
-It exists before the parts do. Each part is a class that is made of the state alone, and that finds other parts by their classes:
+It exists before the parts do. Each part is an instance of a class whose constructor takes only the state, and it finds other parts by their classes:
 
     class Wrappers:
         def __init__(self, state: TraceState) -> None: ...
 
-    state.part(Wrappers)      # the one of this trace
+    state.part(Wrappers)      # this trace's Wrappers
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TraceState:
     Attributes:
         demands: what the backend accepts in a graph.
         dynamic: which sizes and numbers are symbolic.
-        body: the graph that operators go into now; `outermost` is the one around all others.
+        body: the graph that operators go into now; `outermost` is the one that contains all others.
         known_inputs: the inputs of the outermost graph, by the identity of the tensor, or of the number's Object.
         module_stack: the `nn_module_stack` of nodes that are made now (path -> (path, class)). The code that inlines a module's call replaces it, through the
             trail, and never changes it in place.
@@ -82,7 +82,7 @@ class TraceState:
         self.made_again: list[Callable[[fx.Node], None]] = []
         self.has_inner = False  # whether there has ever been an inner graph
         self._parts: dict[Any, Any] = {}
-        # By the ids of a stack's frames, which are held so that their ids don't come again: its text and its places.
+        # A stack's text and places, by the ids of its frames, which are kept alive so that their ids aren't reused.
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str, tuple[UserPlace, ...]]] = {}
 
     def part(self, cls: Callable[[TraceState], P]) -> P:
@@ -100,7 +100,7 @@ class TraceState:
     # The graphs under construction.
 
     def is_inner(self) -> bool:
-        """Whether the innermost graph is another than the outermost."""
+        """Whether the innermost graph isn't the outermost."""
         return self.body is not self.outermost
 
     def bodies(self) -> list[Body]:
@@ -113,7 +113,7 @@ class TraceState:
     @contextlib.contextmanager
     def in_graph_of(self, nodes: Sequence[fx.Node]) -> Iterator[None]:
         """Inside the block, operators go into the innermost graph that has one of these nodes, or into the outermost if none has."""
-        self.refresh()  # of all graphs, also of those inside that one
+        self.refresh()  # the fakes of all graphs, including those inside that one
         inner = self.body
         while self.body.outer is not None and not any(node.graph is self.body.fx for node in nodes):
             self.body = self.body.outer
@@ -230,16 +230,16 @@ class TraceState:
     # Changes.
 
     def keeps(self, node: fx.Node) -> bool:
-        """Whether the node is there for what it changes."""
+        """Whether the node is kept because it changes something."""
         return node in self.body.kept
 
     def are_changed(self, nodes: Iterable[fx.Node]) -> bool:
-        """Whether the memory of one of the tensors that nodes give has been written to since."""
+        """Whether the memory of a tensor that one of these nodes gives has been written to since."""
         self.refresh()
         return self.fakes.are_changed(nodes, {node for body in self.bodies() for node in body.kept})
 
     def has_changed_outside(self) -> bool:
-        """Whether the graph so far changes something outside of it when it runs."""
+        """Whether the graph, as it is so far, changes something outside it when it runs."""
         self.refresh()
         inputs = storages(self.input_fakes())
         return any(changes_outside(node, inputs, self.is_one_autograd_node) for node in self.outermost.kept)

@@ -1,6 +1,6 @@
-"""Numbers out of tensors, and sizes that depend on data, in graphs: they are unbacked symbols of the ShapeEnv.
+"""Numbers read from tensors, and sizes that depend on data, in graphs: they are unbacked symbols of the ShapeEnv.
 
-Nothing may be assumed about such a symbol that the graph doesn't check. The program states facts with `torch._check`, which becomes a node in its place. An
+Nothing may be assumed about such a symbol that the graph doesn't check. The program states facts with `torch._check`, which becomes a node at that point. An
 operator that would have to assume something by itself (that two sizes are equal, or that a size isn't 1) breaks the trace.
 
 A fact that the ShapeEnv has learnt can't be undone. So if an instruction is undone, all fakes are made again, with other symbols, about which only the
@@ -48,24 +48,24 @@ CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 FLOAT_OPERATORS = frozenset({
     "add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "add_", "mul_", "div_", "sgd_step", "adam_step", "lt", "le", "gt", "ge", "full",
 })  # fmt: skip
-"""Operators, and steps of optimizers, that AOTAutograd's compilers give floats out of tensors to with eager's results."""
+"""Operators, and steps of optimizers, for which AOTAutograd's compilers give eager's results with floats read from tensors."""
 NEED_ELEMENTS = frozenset({
     "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "mode", "kthvalue", "select", "as_strided", "cummax", "cummin",
 })  # fmt: skip
-"""Operators that fail on tensors without elements, or on an index out of range, in eager but not in what Inductor makes of them."""
+"""Operators that fail on tensors without elements, or on an index out of range, in eager but not in Inductor's code."""
 SQUEEZES = frozenset({"squeeze", "squeeze_"})
 TELL_LAYOUT = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense"})
-"""What these say of a tensor's layout depends on which of its sizes are 0 or 1."""
+"""Methods whose answer about a tensor's layout depends on which of its sizes are 0 or 1."""
 MAY_COPY = frozenset({"contiguous", "reshape", "flatten", "reshape_as", "ravel"})
-"""Operators that give a view or a copy, by the layout."""
+"""Operators that give a view or a copy, depending on the layout."""
 
 
 POWERS = frozenset({"pow", "pow_", "ipow", "float_power", "float_power_"})
-"""Operators that compute otherwise, or not at all, where an exponent is no constant."""
+"""Operators that compute differently, or not at all, if an exponent isn't a constant."""
 
 
 MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", PACKED_MEMO)
-"""Where fakes remember the numbers that they have given. They forget them by their version, which `x.data` doesn't share with `x`."""
+"""Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`."""
 
 
 class Unbacked:
@@ -88,15 +88,15 @@ class Unbacked:
         """The checks in the graph: the instructions of the program that make them, and why these would break the trace."""
 
     def may_begin(self) -> bool:
-        """Whether a number out of a tensor can be in the graph that is being made."""
+        """Whether a number read from a tensor can be in the graph that is being built."""
         return self.enabled and self._state.body.takes_numbers
 
     def beside(self, number: Datum) -> AbstractContextManager[None]:
-        """Operators go into the graph that has the node which gives a number."""
+        """Inside the block, operators go into the graph that has the node of a number."""
         return self._state.in_graph_of([number.node])
 
     def note_input(self, told: str, fake: torch.Tensor) -> None:
-        """An input has become a fake, which may have sizes of which nothing is known (`mark_unbacked`). No node gives them: the input has them."""
+        """Note an input that has become a fake, which may have sizes about which nothing is known (`mark_unbacked`). The input gives them, and not a node."""
         for dim, size in enumerate(fake.shape):
             if is_unbacked(size):
                 self.present = True
@@ -128,7 +128,7 @@ class Unbacked:
                     self._check_operand(name, fake, dim, args)
 
     def _check_operand(self, name: str, fake: torch.Tensor, dim: int, args: Any) -> None:
-        """Stop the trace at an operator that can't be told of, for all that this size may be."""
+        """Stop the trace at an operator whose behavior isn't known for every value that this size may have."""
         size = fake.shape[dim]
         if name in SQUEEZES and not is_squeeze_elsewhere(fake, dim, args):
             self._need(sympy.Eq(size.node.expr, 1))
@@ -156,8 +156,8 @@ class Unbacked:
         return reason
 
     def _is_inside(self, error: Exception, args: Any) -> bool:
-        """Whether the trace has made all that an operator was given, and knows where that comes from: nothing shares memory with tensors from outside."""
-        if BY_VERSIONS in first_line(error):  # it speaks of what the backward pass needs, and not of what the operator was given
+        """Whether all arguments of an operator were made in the trace, so that their origin is known: none shares memory with tensors from outside."""
+        if BY_VERSIONS in first_line(error):  # the error is about values that the backward pass needs, and not about the operator's arguments
             return False
         given = [value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
         return storages(given).isdisjoint(storages(self._state.input_fakes()))
@@ -210,7 +210,7 @@ class Unbacked:
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
 
     def known(self, sym: Any) -> Datum | None:
-        """The number of the program's that is the same, of those that nodes give."""
+        """The program's number that is the same, among those that nodes give."""
         return self._numbers.get(sym.node.expr)
 
     def number(self, sym: Any, node: fx.Node) -> Datum:
@@ -243,7 +243,7 @@ class Unbacked:
         return self.may_begin() and not self._state.is_inner() and not self._state.has_changed_outside()
 
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
-        """Make the graph check a condition, on which the trace may depend then. Returns False if the check can't be in the graph. If the check fails, the call
+        """Make the graph check a condition, so that the trace may depend on it. Returns False if the check can't be in the graph. If the check fails, the call
         runs uncompiled, so the graph's own error isn't seen. `is_sure`: the condition always holds.
         """
         vm = self._state.vm
@@ -267,7 +267,7 @@ class Unbacked:
         return True
 
     def settle(self, symbols: Set[sympy.Basic]) -> bool:
-        """Rest on the values of those of these symbols that come of data which is known: whether there are any."""
+        """Make the trace depend on the values of those of these symbols whose data is known. Returns whether there are any."""
         found = False
         for symbol in sorted(symbols & self._told.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
@@ -278,7 +278,7 @@ class Unbacked:
         return found
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
-        """Whether an operator that has failed on fakes may succeed now, as the trace has come to rest on numbers that it needs."""
+        """Whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
         if not self.present:
             return False
         self._env.pending_fresh_unbacked_symbols.clear()
@@ -300,11 +300,11 @@ class Unbacked:
     # Reports.
 
     def ask(self, number: UnbackedNumber) -> NoReturn:
-        """Break the trace, because the program needs the value of a number. One that is drawn is drawn natively then."""
+        """Break the trace, because the program needs the value of a number. A random number is then drawn by native code."""
         self._stop(self._asks(number), number.leaf())
 
     def _stop(self, reason: breaks.Break, number: LeafNumber) -> NoReturn:
-        """Break the trace for a number: here, or where the number is drawn."""
+        """Break the trace because of a number: here, or where the number is drawn."""
         draw = draw_of_number(number.node) if isinstance(number, Datum) else None
         if draw is not None:
             place = self._state.instruction_of(draw)
@@ -317,7 +317,7 @@ class Unbacked:
         return number.leaf().why(f"`{self._place()[0]}`", number.told if is_a_condition else "")
 
     def _need(self, condition: sympy.Basic) -> None:
-        """An operator that comes needs what a condition, or a number, is worth: stop the trace, if that isn't known."""
+        """The next operator needs the value of a condition, or of a number: stop the trace if it isn't known."""
         if not self.settle(condition.free_symbols) or self._env.replace(condition).free_symbols:
             self._refuse(condition)
 
@@ -329,7 +329,7 @@ class Unbacked:
         self._state.vm.unsupported(reason)
 
     def _place(self) -> tuple[str, int]:
-        """The expression at which the program is, and its line."""
+        """The expression that the program is evaluating, and its line."""
         frame = self._state.vm.user_stack()[-1]
         return frame.expression or "...", frame.lineno
 
@@ -357,18 +357,18 @@ def is_unbacked(value: Any) -> bool:
 
 
 def is_in_range(tensor: torch.Tensor, dim: Any, index: Any) -> bool:
-    """Whether it is known that a tensor has an item with this index. Inductor doesn't look."""
+    """Whether it is known that a tensor has an item with this index. Inductor doesn't check."""
     size = tensor.shape[dim] if type(dim) is int else 0
     return statically_known_true(index >= -size) and statically_known_true(index < size)
 
 
 def is_of_result(fact: Any, made: Set[Any]) -> bool:
-    """Whether a fact only says between which bounds the numbers are that an operator has made. It is true whatever goes in."""
+    """Whether a fact only bounds the numbers that an operator has made. It is true for all arguments."""
     return bool(fact.free_symbols <= made) or (isinstance(fact, sympy.Le) and fact.lhs in made)
 
 
 def is_size(fact: sympy.Basic, given: Sequence[sympy.Expr]) -> bool:
-    """Whether this says of a number, or of what an operator is given, that it isn't negative: operators on sizes say it by themselves."""
+    """Whether a fact says that a number, or an argument of an operator, isn't negative: operators on sizes state that by themselves."""
     if not isinstance(fact, (sympy.Le, sympy.Ge)):
         return False
     left, right = fact.args if isinstance(fact, sympy.Ge) else fact.args[::-1]
@@ -389,12 +389,12 @@ def numbers_in(args: Any) -> Iterator[Any]:
 
 
 def parts_of(key: Any) -> Sequence[Any]:
-    """The parts of an index of tensors."""
+    """The parts of an index into a tensor."""
     return key if isinstance(key, tuple) else [key]
 
 
 def is_squeeze_elsewhere(fake: torch.Tensor, dim: int, args: Any) -> bool:
-    """Whether `squeeze` is asked for one dimension, and it is another."""
+    """Whether `squeeze` is called for one dimension, and that isn't `dim`."""
     return len(args) == 2 and type(args[1]) is int and args[1] % fake.dim() != dim
 
 

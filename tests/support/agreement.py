@@ -22,7 +22,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, type, types.Function
 
 
 class Comparison:
-    """Structural equality of two values, identity within each included: what is shared on one side is shared on the other."""
+    """Structural equality of two values, including identity within each: what is shared on one side is shared on the other."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
@@ -41,7 +41,7 @@ class Comparison:
             return
         if type(a) is tuple and all(isinstance(item, ATOMS) for item in a):
             assert len(a) == len(b), f"{path}: {a!r} and {b!r}"
-            for left, right in zip(a, b):  # constants: which of two equal tuples it is, is an accident
+            for left, right in zip(a, b):  # constants: it is an accident which of two equal tuples this is
                 self.same(left, right, path)
             return
         if id(a) in self.seen:
@@ -82,7 +82,7 @@ class Comparison:
 
 
 def close(found: Any, expected: Any, tolerance: float | None = 0.0, path: str = "result") -> None:
-    """Equal in structure; tensors within a tolerance, relative and absolute. None: what torch.testing allows their dtype."""
+    """Assert equal structure, and tensors that are equal within a tolerance, relative and absolute. None: the one that torch.testing allows their dtype."""
     assert type(found) is type(expected), f"{path}: {type(found)} and {type(expected)}"
     if isinstance(expected, torch.Tensor):
         allowed = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
@@ -148,14 +148,14 @@ def agree_in_text(fn: Callable[..., Any], *args: Any, calls: int = 2) -> None:
 
 
 def with_types(value: Any) -> Any:
-    """A value as something to compare: types all through lists and tuples, and text."""
+    """A comparable form of a value: the types throughout lists and tuples, and text."""
     if isinstance(value, (list, tuple)):
         return type(value).__name__, [with_types(item) for item in value]
     return type(value).__name__, value.tolist() if isinstance(value, torch.Tensor) else repr(value)
 
 
 def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a call returns, or the name and text of its exception: for programs, which are compiled with it."""
+    """What a call returns, or the name and text of its exception; programs call this, and it is compiled with them."""
     try:
         return function(*args, **kwargs)
     except BaseException as error:

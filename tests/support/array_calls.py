@@ -1,4 +1,4 @@
-"""Calls of NumPy's functions with small arrays of each type: what a compiled function must give as NumPy does."""
+"""Calls of NumPy's functions with small arrays of each type, for which a compiled function must give NumPy's results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Call = Callable[..., Any]
 
 
 def values(code: str, shape: tuple[int, ...] = (3, 4), seed: int = 0) -> np.ndarray:
-    """An array of a type, with the values that are easily got wrong."""
+    """An array of a type, with the values that are easy to get wrong."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(code)
     size = int(np.prod(shape))
@@ -41,7 +41,7 @@ def special(code: str) -> np.ndarray:
 
 
 NO_SPECIAL = {"prod", "cumprod"}
-"""Functions in which infinities and NaN meet in an order that is nobody's."""
+"""Functions that combine infinities and NaN in an order that nobody specifies."""
 
 
 def distinct(code: str) -> np.ndarray:
@@ -169,9 +169,9 @@ BY_NUMPY_CALLS: dict[str, list[Call]] = {
                      "polysub", "lexsort"), PAIRS),
     **dict.fromkeys(("trim_zeros", "diagflat", "polyder", "polyint", "cumulative_sum", "cumulative_prod"), OF_ONE),
 }  # fmt: skip
-"""How functions are called that NumPy computes in the graph."""
+"""Calls of functions that NumPy computes in the graph."""
 
 
 def by_numpy(name: str) -> tuple[Any, list[Call]]:
-    """A function that NumPy computes in the graph, and how it is called with an array. None where this NumPy has none of the name."""
+    """A function that NumPy computes in the graph, and how it is called with an array. None if this NumPy has no function of that name."""
     return (named(name) if exists(name) else None), BY_NUMPY_CALLS.get(name, ONE)

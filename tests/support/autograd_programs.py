@@ -1,4 +1,4 @@
-"""Programs about what autograd and aliasing make visible of a tensor: where it is a leaf, who shares its memory, what its gradient is."""
+"""Programs about what autograd and aliasing make visible of a tensor: whether it is a leaf, what shares its memory, what its gradient is."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 LEAVES: list[torch.Tensor] = []
-"""Those that were made for the last arguments."""
+"""The leaves that were made for the last arguments."""
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {}
-"""By name: the program, and what makes its arguments."""
+"""By name: the program, and the function that makes its arguments."""
 
 
 def plain() -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """The change table: every kind of thing that a result can depend on, and what is changed next to it without effect.
 
-Each kind has at least one scenario in `test_guard_changes*.py`, and each scenario is of one kind (`test_guard_changes_table.py` holds both).
-A scenario makes the change that counts: the next call gives eager's result. What lies beside it is changed by the scenario (SAME), or by the rule
-that the kind names (`neighbours.py`) after each of its steps: nothing is compiled.
+Each kind has at least one scenario in `test_guard_changes*.py`, and each scenario is of one kind (`test_guard_changes_table.py` checks both).
+A scenario makes the change that counts: the next call gives eager's result. Something next to it is changed too, by the scenario (SAME), or by the rule
+that the kind names (`neighbours.py`) after each of the scenario's steps: then nothing is compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from neighbours import Beside
 
 
 class Kind(enum.Enum):
-    """What a result can depend on, and what is beside it."""
+    """What a result can depend on, and what is changed next to it."""
 
     # arguments
     VALUE_OF_AN_ARGUMENT = "number, text, None, dtype, device or other constant given as an argument", Beside.VALUE

@@ -91,7 +91,7 @@ def native(function):
 
 
 def natively(function, *args):
-    """Call for native code: what is raised leaves as the exception itself, its context untouched."""
+    """Call for native code: an exception leaves as it is, with its context untouched."""
     try:
         return function(*args)
     except Raise as signal:
@@ -487,7 +487,7 @@ def super_attr(vm, name, global_super, *arguments):
 
 
 def install(monkeypatch):
-    """Put this space in the place of framejit.objects in every handler module."""
+    """Replace framejit.objects by this space in every handler module."""
     for module in (*loop.HANDLER_MODULES, loop):
         others = {"build": build, "matching": matching, "lookup_special": special_or_null, "exceptions": types.SimpleNamespace(normalized=normalized)}
         spaces = others | dict.fromkeys(("abstract", "operators", "text", "calls", "imports"), abstract)

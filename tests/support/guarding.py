@@ -42,7 +42,7 @@ def matched(built: BuiltGuards, *values: Any) -> list[Any] | None:
 
 
 def agrees(built: BuiltGuards, *values: Any) -> bool:
-    """Whether the tree matches, having checked that the reference says the same, and names the same guard, each of several times."""
+    """Whether the tree matches; asserts, several times, that the reference gives the same answer and names the same guard."""
     expected = check_all(built.guards, call_of(*values))
     number = None if expected is None else built.guards.index(expected)
     for _ in range(2):
@@ -93,7 +93,7 @@ class Plain:
 
 
 class Key:
-    """A key that only identity tells apart."""
+    """A key that is equal only to itself."""
 
 
 def closure(value: Any, empty: bool = False) -> Any:

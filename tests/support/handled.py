@@ -65,7 +65,7 @@ def caller_contexts() -> list[Callable[[Callable[[], None]], None]]:
 
 
 def portrait(error: BaseException | None, depth: int = 6) -> Any:
-    """An exception with what it hangs on."""
+    """An exception with its contexts, causes and notes."""
     if error is None or not depth:
         return None
     notes = getattr(error, "__notes__", None)
@@ -73,7 +73,7 @@ def portrait(error: BaseException | None, depth: int = 6) -> Any:
 
 
 def outcomes(function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """What a call gives or raises, and prints, in each of the contexts."""
+    """What a call returns or raises, and prints, in each of the contexts."""
     found = []
 
     def call():

@@ -38,7 +38,7 @@ def replacement(function: FunctionType, body: str) -> CodeType:
 
 
 def guard_tree(types: tuple[type, ...] = (), captures: tuple[int, ...] = ()) -> Any:
-    """A tree that wants exactly these types in the first slots and captures the slots named."""
+    """A tree that requires exactly these types in the first slots and captures the named slots."""
     slots = range(max([len(types), *(slot + 1 for slot in captures)]))
     nodes = [(_runtime.ACCESSORS["root"], 0, None), *((_runtime.ACCESSORS["local"], 0, slot) for slot in slots)]
     leaves = [(slot + 1, _runtime.LEAVES["type_is"], cls) for slot, cls in enumerate(types)]

@@ -1,4 +1,4 @@
-"""What programs with hooks on gradients are tested with: a model, leaves, what hooks have seen, and three calls compared with eager."""
+"""Helpers to test programs with hooks on gradients: a model, leaves, what hooks have seen, and three calls compared with eager."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def outcome(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def story(call: Callable[..., Any], kind: type[State] = State) -> list[Any]:
-    """Three calls; what they give is differentiated."""
+    """Three calls, whose results are differentiated."""
     state, told = kind(), []
     for seed in range(3):
         torch.manual_seed(seed)
@@ -53,7 +53,7 @@ def story(call: Callable[..., Any], kind: type[State] = State) -> list[Any]:
 
 
 def does_as_eager(fn: Callable[..., Any], backend: str, kind: type[State] = State) -> dict[str, Any]:
-    """Compare the stories of compiled and eager; gives the statistics."""
+    """Compare the stories of compiled and eager; returns the statistics."""
     framejit.reset()
     Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
     return framejit.statistics()

@@ -19,10 +19,10 @@ MODULES = (
     "_collections", "_functools", "_heapq", "_operator", "builtins", "collections", "functools", "itertools", "math", "cmath", "operator", "typing",
     "types", "re",
 )  # fmt: skip
-"""Whose functions are called: those that need no tensors."""
+"""The modules whose functions are called: those that need no tensors."""
 
 OUTSIDE = {"input", "breakpoint", "print", "open", "exec", "eval", "locals", "globals", "vars", "dir", "super", "__import__", "hash", "__hash__", "id"}
-"""Those that have to do with the frame that they are called in, or with the world."""
+"""Functions that depend on the frame that they are called in, or on the outside world."""
 
 
 class Int(int):
@@ -80,7 +80,7 @@ VALUES: list[Callable[[], Any]] = [
     lambda: generator(), lambda: collections.deque([1, 2]), lambda: collections.OrderedDict(a=1), lambda: collections.defaultdict(list),
     lambda: ValueError("v"), lambda: itertools.count(1), lambda: map(key, [1, 2]), lambda: bytearray(b"ab"), lambda: object(),
 ]  # fmt: skip
-"""Makers of arguments: what a function asks of them differs in each of these."""
+"""Makers of arguments: each makes a value of a different kind, to which functions respond differently."""
 
 BIG = 7
 ENDLESS = {i for i, make in enumerate(VALUES) if type(make()) is itertools.count}
@@ -113,7 +113,7 @@ def name_of(real: Any) -> str:
 
 
 def known_functions() -> dict[str, Any]:
-    """All of them, by name."""
+    """All functions to call, by name."""
     found = [meaning.callable for meaning in registry.MEANINGS.values() if meaning.setter is None and meaning.rule is None]
     for cls in registry.PURE_TYPES:
         found += [each for each in vars(cls).values() if isinstance(each, (types.MethodDescriptorType, types.WrapperDescriptorType))]
@@ -125,7 +125,7 @@ def known_functions() -> dict[str, Any]:
 
 
 def calls_of(real: Any, count: int, seed: int) -> list[tuple[list[Callable[[], Any]], dict[str, Callable[[], Any]]]]:
-    """Arguments for so many calls of a function, as makers."""
+    """Arguments for this many calls of a function, as makers."""
     draw = random.Random(f"{seed} {name_of(real)}")
     owner = owner_of(real)
     own = receivers(owner) if isinstance(owner, type) and not isinstance(real, types.BuiltinFunctionType) else []
@@ -171,7 +171,7 @@ def portrait(value: Any, depth: int = 0) -> Any:
 
 
 def attempt(function: Any, args: Any, named: Any) -> Any:
-    """The program: one call, what is seen of its error, and the first items of an iterator that it gives."""
+    """The program: one call, what is seen of its error, and the first items of an iterator that it returns."""
     try:
         result = function(*args, **named)
     except Exception as error:

@@ -1,6 +1,6 @@
 """Kinds of changes that a program can make while it computes a number: to generators, iterators, containers, attributes, tensors, states of random numbers.
 
-Each makes something, in the traced call, and gives a function that changes it and returns a number, and one that tells what it is by then.
+Each makes something in the traced call, and returns a function that changes it and returns a number, and a function that describes its current state.
 `given` comes from outside.
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Programs(dict[str, Callable[..., Any]]):
-    """By name. `add` decorates a program that is to be among them."""
+    """Programs by name. The decorator `add` adds a program."""
 
     def add(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         self[fn.__name__] = fn

@@ -1,7 +1,7 @@
-"""Changes beside what a program depends on: found by a walk from a callable and its arguments, made, and undone.
+"""Makes and undoes changes next to the values that a program depends on, which a walk from a callable and its arguments finds.
 
-What the walk reaches is what the program can look at. Each rule changes something in the very dict, class, function or module that the
-program looks into, but nothing that it looks at.
+The walk reaches everything that the program can read. Each rule changes something in the same dict, class, function or module that the
+program reads from, but nothing that it reads.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Surroundings:
 
     @staticmethod
     def is_entered(value: Any) -> bool:
-        """Classes, functions and modules only if they are the tests' own, or made up: those of libraries are everybody's."""
+        """Classes, functions and modules only if they are the tests' own, or made up: those of libraries are shared by everybody."""
         if isinstance(value, types.ModuleType):
             return vars(value).get("__spec__") is None
         if isinstance(value, (type, types.FunctionType)):
@@ -94,7 +94,7 @@ class Surroundings:
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """Past `__getattribute__`. Empty where there is none."""
+    """An object's dict, bypassing `__getattribute__`. Empty if there is none."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -118,7 +118,7 @@ def entries(dicts: Iterable[dict[str, Any]]) -> Iterator[None]:
 
 
 def attributes(around: Surroundings) -> Iterator[None]:
-    """Adds an attribute to each object with a dict of its own, past its `__setattr__`, which may have side effects."""
+    """Adds an attribute to each object with a dict of its own, bypassing its `__setattr__`, which may have side effects."""
     owners = [value for value in around.found.values() if type(value).__dictoffset__ and not isinstance(value, type)]
     return twice(owners, lambda owner, value: object.__setattr__(owner, NAME, value), lambda owner: object.__delattr__(owner, NAME))
 
@@ -132,7 +132,7 @@ def globals_of_functions(around: Surroundings) -> Iterator[None]:
 
 
 def keys(around: Surroundings) -> Iterator[None]:
-    """Adds a key to each dict that is a value: none of those that hold attributes, arguments, or the parts of a module or of a wrapper of tensors."""
+    """Adds a key to each dict that is a value, but not to those that hold attributes, arguments, or the parts of a module or of a wrapper of tensors."""
     hidden = {id(dict_of(value)) for value in around.found.values()}
     hidden |= {id(p.keywords) for p in around.of(functools.partial)}
     hidden |= {id(f.__kwdefaults__) for f in around.of(types.FunctionType)}
@@ -155,7 +155,7 @@ def defaults(around: Surroundings) -> Iterator[None]:
 
 
 def members(around: Surroundings) -> Iterator[None]:
-    """Written into the dicts, as torch's own register functions do in the end."""
+    """Adds parameters, buffers and submodules by writing to the modules' dicts, as torch's own register functions do in the end."""
 
     def change(m: nn.Module, value: Any) -> None:
         tensor, submodule = MEMBERS[value]
@@ -176,7 +176,7 @@ def hooks(around: Surroundings) -> Iterator[None]:
 
 
 def values(around: Surroundings) -> Iterator[None]:
-    """Changes the values of tensors: of their whole storages, so that views, and tensors that overlap themselves, stay what they are."""
+    """Changes the values of tensors, in their whole storages, so that views, and tensors that overlap themselves, stay what they are."""
     with bare_torch():
         tensors = [t for t in around.of(torch.Tensor) if t.layout is torch.strided and t.device.type == "cpu" and not t.is_inference()]
         flat = [torch.empty(0, dtype=t.dtype).set_(t.untyped_storage()) for t in tensors if t.dtype is not torch.bool]
@@ -196,13 +196,13 @@ def values(around: Surroundings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def bare_torch() -> Iterator[None]:
-    """Without the modes that the scenario has set."""
+    """Inside the block, the modes that the scenario has set are off."""
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
         yield
 
 
 def settings(around: Surroundings) -> Iterator[None]:
-    """What has no effect while another setting is off, and what has none on results."""
+    """Changes settings that have no effect while another setting is off, and settings that have no effect on results."""
     autocast = [device for device in ("cpu", "cuda") if not torch.is_autocast_enabled(device)]
     before = {device: torch.get_autocast_dtype(device) for device in autocast}
     fill, warn = torch.utils.deterministic.fill_uninitialized_memory, torch.is_warn_always_enabled()
@@ -228,7 +228,7 @@ def settings(around: Surroundings) -> Iterator[None]:
 
 
 def library(around: Surroundings) -> Iterator[None]:
-    """Past torch's replaced classes of modules. The classes are those of the tensors and modules that the program reaches."""
+    """Adds a name to torch's modules and classes. The classes are those of the tensors and modules that the program reaches."""
     classes = {cls for value in around.of(nn.Module, torch.Tensor) for cls in type(value).__mro__ if cls.__module__.startswith("torch.")}
     owners = [builtins, torch, nn.functional, *(cls for cls in (*classes, torch.Tensor) if cls.__flags__ & HEAP_TYPE)]
     return twice(owners, lambda owner, value: setattr(owner, NAME, value), lambda owner: delattr(owner, NAME))
@@ -247,4 +247,4 @@ RULES: dict[Beside, Callable[[Surroundings], Iterator[None]]] = {
     Beside.LIBRARY: library,
 }
 LIMITS = {Beside.LIBRARY: 0, Beside.CLASS_ATTRIBUTE: 1}
-"""How many steps these rules follow where a scenario's kind doesn't name them: CPython 3.13 has 1000 versions of a class and no more."""
+"""The number of steps that these rules follow if a scenario's kind doesn't name them: CPython 3.13 has only 1000 versions of a class."""

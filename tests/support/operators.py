@@ -36,9 +36,9 @@ def compare(
     graphs: int | None = 1,
     exact: bool = True,
 ) -> None:
-    """`program(operator, *args)` compiled, against `program(meaning, *args)` as written: results, gradients, arguments, random numbers.
+    """Compare `program(operator, *args)` compiled with `program(meaning, *args)` uncompiled: results, gradients, arguments, random numbers.
 
-    `graphs`: so many, and no breaks; None where neither is said. `exact`: to the last bit, which sums in another order are not.
+    `graphs`: the number of graphs, without breaks; None: neither is checked. `exact`: equal to the last bit, which sums in another order are not.
     """
     framejit.reset()
     compiled = framejit.compile(lambda *args: program(operator, *args), backend=backend)
@@ -64,7 +64,7 @@ def compare(
 
 
 def compare_refused(program: Callable[..., Any], operator: Any, calls: Callable[[], tuple[torch.Tensor, ...]]) -> None:
-    """`program(operator, *calls())` compiled and as written, where the call of the operator is a break: the same result, or an error of the same class."""
+    """Compare `program(operator, *calls())` compiled, where calling the operator is a break, with eager: the same result, or an error of the same class."""
     framejit.reset()
     told: list[Any] = []
     for call in (framejit.compile(lambda *args: program(operator, *args), backend="eager"), lambda *args: program(operator, *args)):

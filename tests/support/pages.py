@@ -19,7 +19,7 @@ NEEDS_LIBRARIES = f"import sys\nsys.path.insert(0, {str(ROOT / 'tools')!r})\nimp
 
 @dataclass(frozen=True)
 class Example:
-    """A block of Python on a page, the line it begins in, and the output that the page shows after it (None: it shows none)."""
+    """A block of Python on a page, the line it begins in, and the output that the page shows after it (None if it shows none)."""
 
     line: int
     code: str
@@ -41,7 +41,7 @@ def examples(page: str) -> list[Example]:
 
 def printed(name: str, blocks: list[Example], folder: Path, timeout: float = 280) -> list[str]:
     """
-    What each block prints, to stdout and stderr, where all blocks are one program `name`.py in a process of its own, which works in `folder`.
+    What each block prints to stdout and stderr. All blocks are one program `name`.py, in a process of its own, which works in `folder`.
     AssertionError with everything that was printed if the program fails.
     """
     program = folder / f"{name}.py"

@@ -1,11 +1,11 @@
 """Scenarios of change: programs whose surroundings change between calls, and whether a change has to compile once more.
 
 A scenario is a generator function. It first yields `start(callable, arguments ...)`; then, each time after having changed something,
-NEW where the change has to compile once more, BACK where what was there before has returned, SAME where the change is none of the
-program's business. `NEW.of(...)` calls with other arguments from there on. After each step eager and compiled must agree.
+NEW if the change must cause another compilation, BACK if an earlier state has returned, SAME if the change doesn't concern the
+program. `NEW.of(...)` calls with other arguments from then on. After each step eager and compiled must agree.
 
-After each step the rules of `neighbours.py` change what lies beside the program's values: nothing may be compiled. `play` fails a scenario in
-which nothing beside the observed thing has been changed: neither by the rule that its kind names nor by a SAME of its own.
+After each step the rules of `neighbours.py` make changes next to the program's values: nothing may be compiled. `play` fails a scenario in
+which nothing next to the observed value has been changed, neither by the rule that its kind names nor by a SAME of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """What a change has to lead to. differs: eager's result is another one than before, which proves the scenario itself."""
+    """What a change has to lead to. differs: eager's result differs from the one before, which proves the scenario itself."""
 
     compiles: bool | None
     differs: bool | None
@@ -61,7 +61,7 @@ def start(target: Any, *args: Any, **kwargs: Any) -> Start:
 
 
 def start_as_written(target: Any, *args: Any, **kwargs: Any) -> Start:
-    """The first step of a scenario whose program isn't traced yet: what the fallback rests on is guarded all the same."""
+    """The first step of a scenario whose program isn't traced yet: what the fallback depends on is guarded all the same."""
     return Start(target, args, kwargs, False)
 
 
@@ -87,7 +87,7 @@ UNDONE = "undone"
 
 
 def compiled_function(compiled: Any) -> CompiledFunction:
-    """The CompiledFunction after what `framejit.compile` gave."""
+    """The CompiledFunction that a call of the result of `framejit.compile` runs."""
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
     return compiled if isinstance(compiled, CompiledFunction) else type(compiled).__call__
@@ -100,7 +100,7 @@ def compilations() -> int:
 
 
 def compare(a: Any, b: Any, where: str) -> None:
-    """Past the modes that the scenario has set."""
+    """Assert that two values are the same, bypassing the function modes that the scenario has set."""
     with torch._C.DisableTorchFunction():
         Comparison().same(a, b, where)
 
@@ -114,7 +114,7 @@ def agree_on(a: Any, b: Any) -> bool:
 
 
 class Adding(TorchFunctionMode):
-    """Adds to what every function of torch gives."""
+    """Adds a number to the result of every function of torch."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -123,7 +123,7 @@ class Adding(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row of the change table. looks_at: the rules that would change what this program does look at, and why it looks."""
+    """One row of the change table. looks_at: the rules that would change what this program does read, and why it reads that."""
 
     program: Callable[[], Generator[Any, None, None]]
     kind: Kind
@@ -160,7 +160,7 @@ def play(row: Scenario, backend: str = "eager") -> None:
 
 
 def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
-    """Run and check step after step. Whether anything beside the observed thing has been changed."""
+    """Run and check step after step. Returns whether anything next to the observed value has been changed."""
     first = next(steps)
     args, kwargs = first.args, first.kwargs
     compiled = framejit.compile(first.target, backend=backend, dynamic=False)
@@ -197,7 +197,7 @@ def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
 
 
 def change_beside(rule: Callable[[], Iterator[None]], beside: Beside, compiled: Any, target: Any, args: Any, kwargs: Any, where: str) -> bool:
-    """Change what a rule finds, and change it back. Whether it has found anything."""
+    """Change what a rule finds, and change it back. Returns whether it has found anything."""
     count = compilations()
     found = False
     with contextlib.closing(rule()) as changes:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 SIZES = ((2, 3), (3, 5), (4, 4), (1, 3), (3, 1), (0, 3), (5, 9), (9, 5), (8, 8), (16, 2))
-"""Pairs that are given one after the other: zero, one, equal and unequal ones."""
+"""Pairs of sizes that are passed one after the other: zero, one, equal and unequal ones."""
 NUMBERS = (3, 4, 7, -5, 0, 1, 2, 100, -1, 12)
 
 
@@ -84,7 +84,7 @@ def inplace(x: torch.Tensor) -> torch.Tensor:
 
 
 def kept(x: torch.Tensor) -> tuple[Any, ...]:
-    """Sizes that leave the compiled function."""
+    """Sizes that the compiled function returns."""
     b, s = x.shape
     return x + b, b, s * 2 + 1, (b, s), [b - s], {"n": b * s}, x.shape[:-1] + (7,), f"{x.dim()}"
 

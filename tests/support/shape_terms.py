@@ -84,7 +84,7 @@ OF_FLOATS: dict[str, tuple[Any, Callable[[int, int], Any]]] = {
 
 
 def computed(python: Callable[..., Any], *values: int) -> Any:
-    """What Python computes; None where it raises an error."""
+    """What Python computes; None if it raises an error."""
     try:
         return python(*values)
     except (ArithmeticError, ValueError):
@@ -96,7 +96,7 @@ def grid(least: int = -7, greatest: int = 7) -> Iterator[tuple[int, int]]:
 
 
 CONTEXT = z3.Context()
-"""In which terms are made that live no longer than a test; to make a context takes as long as a hundred comparisons."""
+"""The context for terms that live no longer than a test; making a context takes as long as a hundred comparisons."""
 
 
 class Exact:
@@ -108,7 +108,7 @@ class Exact:
         self._defined = z3.And(*self._term.defined, CONTEXT)
 
     def __call__(self, **values: int) -> Fraction | None:
-        """The value, or None where Python computes nothing."""
+        """The value, or None if Python computes nothing."""
         symbols = self._translation.symbols
         pairs = [(symbols[name].value, self._translation.integer(value)) for name, value in values.items() if name in symbols]
         defined = z3.simplify(z3.substitute(self._defined, *pairs))

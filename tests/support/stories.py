@@ -40,7 +40,7 @@ def story(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def same_story(fn: Callable[..., Any], args: tuple[Any, ...], calls: int = 3) -> dict[str, Any]:
-    """Compare `calls` calls with eager's; gives what the compiled ones add to the statistics."""
+    """Compare `calls` calls with eager's; returns what the compiled ones add to the statistics."""
     framejit.reset()
     compiled = framejit.compile(fn, backend="eager")
     for _ in range(calls):

@@ -1,4 +1,4 @@
-"""Several calls of a program, with what they give and leave behind, the random streams included: of torch's default generator, Python's and NumPy's."""
+"""Several calls of a program, with what they return and leave behind, including the random streams of torch's default generator, Python's and NumPy's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def seed(number: int) -> None:
 
 
 def streams() -> list[Any]:
-    """Where each stream is."""
+    """The current state of each stream."""
     name, keys, *rest = np.random.get_state()
     return [torch.get_rng_state().clone(), random.getstate(), name, keys.tobytes(), *rest]
 
 
 def picture(value: Any) -> Any:
-    """A value as it is now, also where it is changed later."""
+    """A value as it is now, even if it is changed later."""
     if isinstance(value, torch.Tensor):
         grad = value.grad if value.is_leaf else None
         return value.detach().clone(memory_format=torch.contiguous_format), value.requires_grad, None if grad is None else grad.clone()
@@ -48,7 +48,7 @@ def picture(value: Any) -> Any:
 
 
 def story(make: Callable[[], Any], call: Callable[[Any], Any], calls: int = 3) -> list[Any]:
-    """What is seen of some calls with one state: what each gives or raises, the state's attributes, the streams."""
+    """What is seen of some calls with one state: what each returns or raises, the state's attributes, the streams."""
     seed(1)
     state = make()
     seed(2)
@@ -63,7 +63,7 @@ def story(make: Callable[[], Any], call: Callable[[Any], Any], calls: int = 3) -
 
 
 def does_as_eager(make: Callable[[], Any], program: Callable[[Any], Any], backend: str, calls: int = 3) -> dict[str, Any]:
-    """Compare compiled with eager, bit for bit; gives the statistics."""
+    """Compare compiled with eager, bit for bit; returns the statistics."""
     framejit.reset()
     expected = story(make, program, calls)
     Comparison().same(story(make, framejit.compile(program, backend=backend), calls), expected)

@@ -1,4 +1,4 @@
-"""Transcripts in Markdown: pages that hold programs, commands and what these printed, and how they are played again.
+"""Transcripts in Markdown, which can be replayed: pages that hold programs, commands and what these printed.
 
 A ```python block is the file that is named, as `name.py`, in the paragraph before it. A ```console block holds commands, each after `$ `, and under each
 what it prints (stdout and stderr). Files and commands come in the order of the page, in a folder of its own.
@@ -88,7 +88,7 @@ def matches(expected: str, printed: str) -> bool:
 
 
 def play(page: str, folder: Path) -> str:
-    """The page as it comes out now: where a command prints something else than the page says, with that in its place."""
+    """The page with the current output of each command that prints something different from what the page says."""
     pieces, written = [], 0
     for step in steps(page):
         if isinstance(step, Command):

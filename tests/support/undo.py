@@ -1,7 +1,7 @@
-"""Every instruction can be taken back: traces that execute instructions, undo them, compare the state, and execute them again, at random.
+"""Tests that every instruction can be undone: traces that execute instructions, undo them, compare the state, and execute them again, at random.
 
-`pytest --undo` does so in whatever tests it runs. What a trace's state is, is found by looking: everything that the running frames, the
-values from outside, the effects and the graph lead to, as long as it is framejit's own.
+`pytest --undo` does so in whatever tests it runs. A trace's state is found by a walk: everything that the running frames, the values
+from outside, the effects and the graph lead to, as long as it is framejit's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBui
 """Classes of the state: their fields are looked into. Everything else is compared by identity."""
 CONTAINERS = (list, tuple, dict, set)
 FREE = {
-    Frame: {"mark", "parent", "delivery"},  # set anew for each instruction, or when a generator is resumed
+    Frame: {"mark", "parent", "delivery"},  # set again for each instruction, or when a generator is resumed
     GraphBuilder: {"fakes", "inputs", "_has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
     Body: {"_trail"},
     GlobalModes: {"_effect_node", "_trail"},
@@ -42,11 +42,11 @@ FREE = {
     Wrappers: {"_graph"},
     Scope: {"manager"},  # entered again
     Effects: {"_tracer"},
-    DictObject: {"plain_keys"},  # found out once, of the program's own dict
+    DictObject: {"plain_keys"},  # computed once, for the program's own dict
 }
 """Fields that needn't be the same afterwards."""
 ONLY_GROWS = ("_constants", "_lines", "_frames", "_wrapped")
-"""Caches of the tracer: nothing of what they know may change, but undoing needn't forget."""
+"""Caches of the tracer: their entries may not change, but undoing needn't remove any."""
 
 
 def fields(obj: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Portrait:
         """A value as it stands in a row."""
         if isinstance(value, OWN):
             if type(value) is LazyObject and value.real is None and id(value) not in self.rows:
-                self.rows[id(value)] = {"real": None}  # nothing has been looked at
+                self.rows[id(value)] = {"real": None}  # nothing has been read
                 self.keep.append(value)
             elif id(value) not in self.rows:
                 self.rows[id(value)] = None
@@ -107,7 +107,7 @@ class Portrait:
 
 
 def difference(before: Portrait, after: Portrait) -> str:
-    """What is not as it was, in words; empty where everything is."""
+    """What has changed, in words; empty if nothing has."""
     for key, row in before.rows.items():
         now = after.rows.get(key, row)  # what nothing leads to any more can't matter
         if type(now) is dict and type(row) is dict:
@@ -125,7 +125,7 @@ MISSING = object()
 
 @contextlib.contextmanager
 def executed_by(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Inside the block, traces execute each instruction by `wrap(execute)` in place of `execute(vm, frame, instruction)`."""
+    """Inside the block, traces execute each instruction by `wrap(execute)` instead of `execute(vm, frame, instruction)`."""
 
     def link(decoded: Any) -> list[Any]:
         decoded.program = [(wrap(execute), instruction) for execute, instruction in linked(decoded)]
@@ -134,7 +134,7 @@ def executed_by(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Ite
     linked = loop.link
     module = sys.modules[decode.__module__]
     cache = module._cache
-    loop.link, module._cache = link, {}  # code objects decoded before are linked anew as well
+    loop.link, module._cache = link, {}  # code objects decoded before are linked again as well
     try:
         yield
     finally:
@@ -145,7 +145,7 @@ def executed_by(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Ite
 def undoing(rate: float, seed: object, deep: float = 1.0) -> Iterator[list[str]]:
     """Inside the block, traces undo and repeat this part of their instructions; a part `deep` of these compares the whole state.
 
-    Gives the operations undone, as they come.
+    Yields a list of the undone operations, which grows as they are undone.
     """
     random = Random(str(seed))
     undone: list[str] = []

@@ -33,7 +33,7 @@ HEADER = ("case", "uses", "breaks", "graphs", "recompiles", "seconds", "before: 
 
 @dataclass
 class Found:
-    """What three calls of a program came to. `breaks`: those of all compilations; `seconds`: of the first call."""
+    """The outcome of three calls of a program. `breaks`: those of all compilations; `seconds`: the time of the first call."""
 
     breaks: int
     graphs: int
@@ -94,7 +94,7 @@ def document(rows: list[list[str]]) -> str:
 
 
 def main() -> int:
-    """Runs the cases; the exit status is 1 where one has more breaks than the program has uses of the library."""
+    """Runs the cases; the exit status is 1 if one has more breaks than the program has uses of the library."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--reasons", action="store_true", help="print why graphs broke")
@@ -124,7 +124,7 @@ def main() -> int:
 
 
 def before(path: Path | None) -> dict[str, list[str]]:
-    """The columns of before, by name, in a table that was written earlier."""
+    """The last three columns, by the name of the row, of a table that was written earlier."""
     if path is None or not path.exists():
         return {}
     return {row[0]: row[-3:] for row in markdown.cells(path.read_text(encoding="utf-8"))}

@@ -16,7 +16,7 @@ Case = tuple[int, Callable[[torch.Tensor], Any]]
 
 
 def imported(name: str) -> Any:
-    """A package, or None where it isn't installed."""
+    """A package, or None if it isn't installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -52,7 +52,7 @@ class Manager:
 
 class Base:
     def step(self, x: torch.Tensor) -> torch.Tensor:
-        """Breaks behind super()."""
+        """Breaks in a method that is called through super()."""
         return helper(x.cos())
 
 

@@ -33,7 +33,7 @@ CALLS = 3
 
 
 def prepared(subject: str) -> Compiler:
-    """The compiler, with the setting that its name says; for a process of its own."""
+    """The compiler, with the setting that its name states; for a process of its own."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if subject == NESTED:
@@ -67,7 +67,7 @@ def is_operation(node: torch.fx.Node) -> bool:
 
 
 class Eager(TorchFunctionMode):
-    """Counts the operations of torch that a program runs; reading a property is none."""
+    """Counts the operations of torch that a program runs; reading a property doesn't count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ def document(constructs_: list[tuple[str, ...]], loops: list[tuple[str, ...]], t
 
 
 def main() -> int:
-    """Runs everything; the exit status is 1 where framejit leaves more operations out than torch.compile or misses a target."""
+    """Runs everything; the exit status is 1 if framejit leaves more operations out than torch.compile or misses a target."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, help="fresh compiles, and seconds of timing (default 5)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds after which one measurement is given up (default 300)")

@@ -29,7 +29,7 @@ Builder = Callable[[str], Built]
 class Case:
     """A callable to compile, and one call of it.
 
-    overhead: the ratio framejit / torch.compile that the overhead of a call is to reach, where that is measured.
+    overhead: the ratio framejit / torch.compile that the overhead of a call is to reach, if that is measured.
     variants: further last arguments; a measured call is one call with each of them in turn, so that what was compiled for one of them
     was last used longest ago.
     """

@@ -1,7 +1,7 @@
 """Peak memory of training steps with activation checkpointing: compiled beside eager, and beside the same without checkpoints.
 
-Peak memory is what the CPU's allocator has handed out at most during a step, beyond what was there before it, as torch's profiler counts it. Each
-figure is of a process of its own. torch.compile has its switch for gradients inside graphs on (`trace_autograd_ops`), where it has one.
+Peak memory is the most that the CPU's allocator has handed out during a step, beyond what was allocated before it, as torch's profiler counts it. Each
+figure is from a process of its own. torch.compile has its switch for gradients inside graphs on (`trace_autograd_ops`), if it has one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.compilers import COMPILERS, one_line, quiet
 
 BATCH, LENGTH, WIDTH, LAYERS = 16, 64, 64, 6
 WARM = 2
-"""So many steps come before the one that is measured: they compile, and make the optimizer's state."""
+"""This many steps come before the one that is measured: they compile, and make the optimizer's state."""
 BLOCKS: dict[str, Callable[[], nn.Module]] = {
     "transformer": lambda: nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True),
     "transformer with dropout": lambda: nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True),

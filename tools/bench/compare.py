@@ -24,7 +24,7 @@ WIDTHS = (11, 36, 4, 9, 13, 9, 6, 6, 7)
 
 
 def numbers(measure: Measure, case: cases.Case, subject: str, options: argparse.Namespace) -> Numbers:
-    """One measure of one case, for framejit (or what stands in its place) and for what it's compared with."""
+    """One measure of one case, for framejit (or what replaces it) and for the compiler that it's compared with."""
     names = list(dict.fromkeys([subject, *measure.compilers]))
     groups = [[name] for name in names] if measure.apart else [names]
     found: Numbers = {}
@@ -43,7 +43,7 @@ def once(measure: Measure, case: cases.Case, group: list[str], options: argparse
 
 
 def middle(runs: list[Numbers]) -> Numbers:
-    """The median of several runs for each compiler; what failed, where one has."""
+    """The median of several runs for each compiler, or its failure."""
     return {name: next((run[name] for run in runs if isinstance(run[name], str)), None) or statistics.median(run[name] for run in runs) for name in runs[0]}  # type: ignore[type-var]
 
 

@@ -1,7 +1,7 @@
 """Runs the programs of the break pages, before and after the cure, and writes down what framejit reports of them and how long they take.
 
-`python -m tools.bench.cures` writes jit/breaks/programs/outcomes.json; with `--times` it measures times too, else it keeps those that are there.
-Then `python -m framejit breaks --write docs/breaks` writes the pages. A program is a script whose last statement is what is called again and again.
+`python -m tools.bench.cures` writes jit/breaks/programs/outcomes.json; with `--times` it measures times too, else it keeps the existing ones.
+Then `python -m framejit breaks --write docs/breaks` writes the pages. A program is a script whose last statement is run again and again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FORMS = ("before", "after")
 class Outcome:
     """What framejit reports of one run of a program. `operations`: in each graph of its functions; `breaks`, `uncompiled`: a text of a few lines for each.
 
-    Those of which no line of the program is to blame are left out. `raises`: the class of what the program raises.
+    Those that no line of the program causes are left out. `raises`: the class of what the program raises.
     """
 
     operations: list[int]
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Program:
-    """A script, of which all but the last statement is run once, and the last one as often as it is called."""
+    """A script: everything but its last statement runs once, and the last one runs as often as it is called."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class Program:
         exec(self.beginning, self.names)
 
     def call(self) -> Any:
-        """Execute the last statement; gives the value of the variable `result`."""
+        """Execute the last statement; returns the value of the variable `result`."""
         exec(self.end, self.names)
         return self.names["result"]
 
@@ -112,7 +112,7 @@ IMPORTED_BY_PROGRAMS = {"colorsys"}
 
 
 def run(identifier: str, form: str) -> tuple[Outcome, Any, str]:
-    """Run a program once, with the backend "eager" where it asks for none. Gives what framejit reports, its result, and what it prints."""
+    """Run a program once, with the backend "eager" if it asks for none. Returns what framejit reports, its result, and what it prints."""
     script = program(identifier, form)
     assert script is not None
     with surroundings(backend="eager"), recording() as found:
@@ -123,7 +123,7 @@ def run(identifier: str, form: str) -> tuple[Outcome, Any, str]:
 
 
 def run_uncompiled(identifier: str, form: str) -> tuple[Any, str, str]:
-    """Run a program once without compiling anything. Gives its result, what it prints, and the class of what it raises."""
+    """Run a program once without compiling anything. Returns its result, what it prints, and the class of what it raises."""
     script = program(identifier, form)
     assert script is not None
     with surroundings("force_eager"):
@@ -134,7 +134,7 @@ def run_uncompiled(identifier: str, form: str) -> tuple[Any, str, str]:
 
 
 def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
-    """What a call gives, and the class of what it raises."""
+    """The result of a call, and the class of the exception that it raises."""
     try:
         return call(), ""
     except Exception as error:
@@ -142,7 +142,7 @@ def attempt(call: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def outcome(notes: list[FrameNote], path: Path, raised: str) -> Outcome:
-    """What the notes of all compilations come to."""
+    """The outcome that the notes of all compilations add up to."""
     breaks = [told(note.broke.reason, note.broke.stack, path) for note in notes if note.broke is not None]
     uncompiled = [told(note.fallback, note.fallback_stack, path) for note in notes if note.fallback is not None]
     return Outcome(

@@ -1,7 +1,7 @@
 """Features beside torch.compile, row by row: whether a small program gives what eager gives, and in how many graphs.
 
 Each program of `tools/bench/feature_cases` runs in a process of its own, for each compiler: three calls with fresh arguments, whose results, arguments and
-gradients are compared with eager's. torch.compile has its switch for gradients inside graphs on, where it has one.
+gradients are compared with eager's. torch.compile has its switch for gradients inside graphs on, if it has one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Found = tuple[tuple[str, str, str], tuple[str, ...]]
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result: of an array its type and numbers, of a module its tensors."""
+    """The part of a result that is compared: the type and numbers of an array, the tensors of a module."""
     if isinstance(value, numpy.ndarray):
         return type(value), value.dtype.str, torch.from_numpy(value.copy()) if value.dtype.kind in "biufc" else value.tolist()
     if isinstance(value, numpy.generic):
@@ -70,7 +70,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def observed(function: Any, feature: Feature) -> list[Any]:
-    """What some calls give and change: results, arguments, gradients."""
+    """What some calls return and change: results, arguments, gradients."""
     noted: list[Any] = []
     seed_everything()
     for _ in range(CALLS):
@@ -81,7 +81,7 @@ def observed(function: Any, feature: Feature) -> list[Any]:
         if roots:
             sum(root.sum() for root in roots if not root.is_complex()).backward()  # type: ignore[union-attr]
             noted.append([plain(leaf.grad) for leaf in tensors_of(args) if leaf.is_leaf])
-    noted.append(float(torch.rand(())))  # where the random stream stands
+    noted.append(float(torch.rand(())))  # the state of the random stream
     return noted
 
 
@@ -94,7 +94,7 @@ def tried(name: str, compiler_name: str, backend: str, threads: int) -> Found:
     os.environ.update(feature.environment)
     expected = observed(feature.function, feature)
     compiler = COMPILERS[compiler_name]()
-    compiler.reset()  # eager has compiled something where the program calls torch.cond and its like
+    compiler.reset()  # in eager, something has been compiled if the program calls torch.cond and the like
     try:
         found = observed(compiler.compile(feature.function, backend), feature)
     except Exception as error:
@@ -110,7 +110,7 @@ def tried(name: str, compiler_name: str, backend: str, threads: int) -> Found:
 
 
 def row_of(name: str, backend: str, options: argparse.Namespace) -> dict[str, Found]:
-    """What each compiler makes of a feature; what was not asked for is left empty."""
+    """The outcome of a feature with each compiler; outcomes that weren't asked for are left empty."""
     found: dict[str, Found] = {}
     for subject in SUBJECTS:
         try:
@@ -122,7 +122,7 @@ def row_of(name: str, backend: str, options: argparse.Namespace) -> dict[str, Fo
 
 
 def table_of(options: argparse.Namespace, backend: str, names: list[str]) -> tuple[str, bool]:
-    """The section of a backend, and whether framejit has failed or given something else than eager."""
+    """The section of a backend, and whether framejit has failed or given a different result from eager."""
     rows: list[tuple[str, ...]] = []
     reasons: list[str] = []
     print(f"backend {backend}")

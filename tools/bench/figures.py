@@ -42,7 +42,7 @@ TRAINED = (
 
 @dataclass(frozen=True)
 class Headline:
-    """One figure of both compilers, and of eager where it has one; smaller is better, unless `plotted` is false."""
+    """One figure of both compilers, and of eager if it has one; smaller is better, unless `plotted` is false."""
 
     label: str
     unit: str
@@ -95,7 +95,7 @@ def zoo(page: str) -> Headline:
 
 
 def table(figures: Sequence[Headline]) -> str:
-    """README's table, between the lines by which it is found again."""
+    """README's table, between the lines that mark where it is."""
     return "\n".join([BEGIN, markdown.table(HEADER, [figure.row() for figure in figures], right=(1, 2, 3, 4)), END])
 
 

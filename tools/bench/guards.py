@@ -73,7 +73,7 @@ def per_kind() -> None:
 
 
 def per_item() -> None:
-    """Dict items: of a dict that didn't change, and of one that did."""
+    """Dict items, in a dict that didn't change and in one that did."""
     root = Root()
     names = [f"name{i}" for i in range(60)]
     values = dict.fromkeys(names, 1)

@@ -14,7 +14,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows of the table in a text that has one; what is in no table is passed over."""
+    """The rows of the table in a text that has one; text outside the table is skipped."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 

@@ -26,17 +26,17 @@ from tools.measure import alternate, differences, elapsed, largest_error
 
 Numbers = dict[str, float | str]
 TOLERANCE = 1e-3
-"""The error of a result, relative to the tensor compared."""
+"""The largest error allowed in a result, relative to the tensor compared."""
 MOST_GRAPHS = 6
-"""At most so many graphs are to be made: for the prompt, and for the tokens after it, each of which attends to one position more."""
+"""At most this many graphs may be made: for the prompt, and for the tokens after it, each of which attends to one more position."""
 
 PLACES = 8
-"""So many compiles of one function lie at different places of memory."""
+"""The number of compiles of one function, each of which has its data at another place in memory."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach, where not each case has its own.
+    """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach, unless each case has its own.
 
     `apart` says that each compiler gets a process of its own, `processes` of how many processes the median is taken; `cases` are the names of the
     cases that it is about.
@@ -66,8 +66,8 @@ def stored_outputs(graph: torch.fx.GraphModule, example_inputs: list[torch.Tenso
 
 
 def quiet() -> None:
-    """No warnings between the rows, and one thread: what is measured is no tensor's arithmetic, and threads that wait for one another
-    on a busy machine would drown it."""
+    """No warnings between the rows, and one thread: arithmetic on tensors isn't what is measured, and threads that wait for one another
+    on a busy machine would hide what is."""
     quiet_compilers()
     torch.set_num_threads(1)
 
@@ -143,8 +143,8 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str, dyn
 def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes.
 
-    torch.compile is told so by its configuration while it compiles: `dynamic=False` and `dynamic=True` would each be written into its configuration in
-    every call, at costs that differ. Where its data lie in memory changes its call by more than one guard costs, so that one guard's number differs from
+    For torch.compile, its configuration says so while it compiles: `dynamic=False` and `dynamic=True` would each be written into its configuration in
+    every call, at costs that differ. The place of its data in memory changes its call by more than one guard costs, so that one guard's number differs from
     process to process and from compile to compile: several processes measure it, each the mean of `PLACES` compiles.
     """
     quiet()
@@ -167,15 +167,15 @@ def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> N
 def generation(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Milliseconds of one `generate()` of a model whose forward is compiled with the backend that runs graphs as they are.
 
-    In the place of its time it has a text if it fails: where it raises, generates other tokens than eager, makes more than `MOST_GRAPHS` graphs, or makes
-    any when the same is asked for again.
+    If it fails, the result is a text instead of a time: if it raises, generates other tokens than eager, makes more than `MOST_GRAPHS` graphs, or makes
+    any when the same call is repeated.
     """
     quiet()
     model, args, kwargs = select(case)[0].build(device)
     expected = model.generate(*args, **kwargs)
     ready: dict[str, Callable[[], Any]] = {}
     failures: Numbers = {}
-    # torch.compile puts another `__init__` on nn.Module when it first runs: on that, what framejit has compiled before may rest.
+    # torch.compile puts another `__init__` on nn.Module when it first runs; code that framejit has compiled before may depend on it.
     for name in sorted(names, key=lambda name: name != "torch"):
         compiler = COMPILERS[name]()
         own = copy.deepcopy(model)

@@ -1,4 +1,4 @@
-"""The page of the benchmarks: a run replaces the rows that it has measured and leaves the others, with the command that they are from."""
+"""The page of the benchmarks: a run replaces the rows that it has measured and leaves the others, with the commands that they come from."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Page:
 
 
 def read(path: Path) -> Page:
-    """The page at the path; an empty one where there is none."""
+    """The page at the path; an empty one if there is none."""
     page = Page()
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     text, _, page.notes = text.partition(NOTES)

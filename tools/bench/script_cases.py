@@ -1,7 +1,7 @@
 """Training scripts as their authors write them: loops and trainers of the packages that people train with, on tiny models with random weights.
 
-Each script is a function that trains and gives what came of it. It asks its `Way` which part is to be compiled: `way.model(model)` where the loop is left
-alone, `way.step(function)` where the whole step is compiled. Each gives what it is given in eager, and where the other is asked for.
+Each script is a function that trains and returns the outcome. It asks its `Way` which part is to be compiled: `way.model(model)` if the loop is left
+alone, `way.step(function)` if the whole step is compiled. Each returns its argument unchanged in eager, and if the other part is to be compiled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def same(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Way:
-    """What of a script is compiled, and how: a function for the model, one for the step."""
+    """Which part of a script is compiled, and how: a function for the model, and one for the step."""
 
     model: Callable[[Any], Any] = same
     step: Callable[[Any], Any] = same
@@ -45,7 +45,7 @@ class Way:
 
 @dataclass
 class Trained:
-    """What a script has come to: what it reports step by step, and all that it has changed."""
+    """The outcome of a script: what it reports step by step, and all that it has changed."""
 
     losses: list[Any]
     state: list[Any] = field(default_factory=list)
@@ -437,7 +437,7 @@ def scaler(way: Way) -> Trained:
 
 
 def averaging(way: Way) -> Trained:
-    """torch.optim.swa_utils: two averaged models, SWALR behind a cosine schedule, two groups of parameters, update_bn."""
+    """torch.optim.swa_utils: two averaged models, SWALR after a cosine schedule, two groups of parameters, update_bn."""
     raw = classifier()
     groups = [{"params": raw[0].parameters(), "lr": 0.05}, {"params": [*raw[1].parameters(), *raw[4].parameters()]}]
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
@@ -516,7 +516,7 @@ class Script:
         return [name for name in self.packages if importlib.util.find_spec(name) is None]
 
     def run(self, way: Way) -> Trained:
-        """Train from the same weights, data and random streams each time. The last loss says where the streams stand then."""
+        """Train from the same weights, data and random streams each time. The last loss shows the state of the random streams then."""
         torch.manual_seed(0)
         numpy.random.seed(0)
         with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):

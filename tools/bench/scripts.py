@@ -1,7 +1,7 @@
 """Training scripts of the packages that people train with, beside torch.compile: the same losses and weights as eager's, and where and why graphs break.
 
 Each script runs in a process of its own, for each compiler: with its model compiled and its loop left alone, and with its whole step compiled. Scripts whose
-packages aren't installed are passed over: `make scripts` installs them. torch.compile has its switch for gradients inside graphs on, where it has one.
+packages aren't installed are skipped: `make scripts` installs them. torch.compile has its switch for gradients inside graphs on, if it has one.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tools.measure import largest_error
 SUBJECTS = ("framejit", "torch")
 TEN_LENGTHS = (*LENGTHS, (7, 48), (2, 33), (1, 20), (6, 16))
 LIMIT = 32
-"""So often may a program be compiled: all that a compiler makes of ten calls is to be seen."""
+"""A program may be compiled this often, so that every compilation in ten calls is seen."""
 TOLERANCE = 1e-5
 HEADER = ("program", *(f"{subject}: {what}" for subject in SUBJECTS for what in ("graphs", "compiled")), "never more")
 WIDTHS = (20, 7, 8, 7, 8, 10)
@@ -41,7 +41,7 @@ Counts = tuple[int, int] | str
 
 
 def programs(group: str) -> dict[str, Program]:
-    """The programs of a group by their names: what builds each, what makes its arguments of a pair of sizes, and the pairs."""
+    """The programs of a group by their names: what builds each, what makes its arguments from a pair of sizes, and the pairs."""
     if group == "functions":
         return {program.name: (lambda program=program: program.function, program.make, program.calls) for program in FUNCTIONS}
     return {name: (build, make, TEN_LENGTHS) for name, build, make in (MODELS if group == "models" else LIBRARY_MODELS)}
@@ -70,7 +70,7 @@ def prepared(subject: str) -> Compiler:
 
 
 def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """What a call gives: its value, or the type of the exception."""
+    """The outcome of a call: its value, or the type of the exception."""
     torch.manual_seed(1)
     try:
         return function(*args)
@@ -107,7 +107,7 @@ def count(compiler: Compiler, build: Build, make: Make, calls: Sequence[tuple[in
 
 
 def times_compiled(subject: str) -> int:
-    """How often functions have been compiled since the last reset, be there a graph in them or not."""
+    """How often functions have been compiled since the last reset, with or without a graph."""
     if subject == "framejit":
         return int(framejit.statistics()["frames"])
     return int(torch._dynamo.utils.counters["frames"]["ok"])
@@ -151,7 +151,7 @@ def document(tables: dict[str, list[tuple[str, ...]]]) -> str:
 
 
 def main() -> int:
-    """Runs everything; the exit status is 1 where framejit makes more graphs than torch.compile, or gives another result than eager."""
+    """Runs everything; the exit status is 1 if framejit makes more graphs than torch.compile, or gives a different result from eager."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=GROUPS, help="one group of programs (default all)")
     parser.add_argument("--timeout", type=float, default=900, help="seconds after which a group is given up (default 900)")

@@ -1,6 +1,6 @@
 """Training steps compiled whole, beside torch.compile: 50 steps against eager, with what is compiled, and the time of a step.
 
-Each case runs in a process of its own, for each compiler. torch.compile has its switch for gradients inside graphs on (`trace_autograd_ops`), where it has one.
+Each case runs in a process of its own, for each compiler. torch.compile has its switch for gradients inside graphs on (`trace_autograd_ops`), if it has one.
 Neither finds what the other compiled: Inductor's caches on disk are off.
 """
 
@@ -41,7 +41,7 @@ def run(training: Training, step: Any, steps: int) -> tuple[list[float], list[fl
         seconds, loss = elapsed(lambda batch=batch: step(*batch))
         losses.append(float(loss))
         times.append(seconds)
-    losses.append(float(torch.rand(())))  # where the random stream stands
+    losses.append(float(torch.rand(())))  # the state of the random stream
     return losses, times
 
 
@@ -51,7 +51,7 @@ def build(name: str) -> Training:
 
 
 def trace_gradients(compiler_name: str) -> None:
-    """Turn torch.compile's switch for gradients inside graphs on, where it has one."""
+    """Turn torch.compile's switch for gradients inside graphs on, if it has one."""
     if compiler_name == "torch" and hasattr(torch._dynamo.config, "trace_autograd_ops"):  # type: ignore[attr-defined]
         torch._dynamo.config.trace_autograd_ops = True  # type: ignore[attr-defined]
 
@@ -85,12 +85,12 @@ def trained(name: str, compiler_name: str, backend: str, steps: int, threads: in
 
 
 def compile_a_sum() -> None:
-    """Compile something small with Inductor: its C++ headers are then compiled, which it keeps for all later processes, whatever its caches are told."""
+    """Compile something small with Inductor: its C++ headers are then compiled and kept for all later processes, whatever the settings of its caches."""
     torch.compile(lambda x: x + 1)(torch.ones(8))
 
 
 def difference(expected: Any, found: Any) -> str:
-    """How far two results are apart, relative to the tensor where that is most."""
+    """The largest difference between two results, relative to the tensor in which it is found."""
     try:
         error = largest_error(expected, found)
     except Mismatch as mismatch:

@@ -53,7 +53,7 @@ def ratio(outcome: Outcome) -> float | None:
 
 
 def problem(outcome: Outcome) -> str:
-    """What is wrong with one phase; empty where nothing is."""
+    """What is wrong with one phase; empty if nothing is."""
     if outcome.failure:
         return outcome.failure
     slower = ratio(outcome)
@@ -87,7 +87,7 @@ def graphs(outcome: Outcome) -> str:
 
 
 def number(value: float | None, form: str) -> str:
-    """A figure, or a dash where there is none."""
+    """A figure, or a dash if there is none."""
     return "-" if value is None else format(value, form)
 
 

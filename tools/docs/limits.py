@@ -65,7 +65,7 @@ def assembled(docs: Path = DOCS) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write docs/limits.md, or say whether it is up to date; gives the exit status."""
+    """Write docs/limits.md, or say whether it is up to date; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--write", action="store_true", help="write docs/limits.md")

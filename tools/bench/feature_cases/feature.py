@@ -15,11 +15,11 @@ class Feature:
     """A program, and how its arguments are made.
 
     Attributes:
-        family: the file that the program lies in.
+        family: the file that the program is in.
         name: the name of its row.
         function: the program. It is called three times, with fresh arguments each time.
         arguments: makes the arguments. They, what the program returns, and all gradients of its results' sum are compared with eager's.
-        packages: packages without which the row is passed over.
+        packages: packages without which the row is skipped.
         environment: variables of the environment under which its process runs.
     """
 

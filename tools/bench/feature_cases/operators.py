@@ -1,4 +1,4 @@
-"""Operators that programs define themselves, scripted functions, and what a program says to its compiler of single functions."""
+"""Operators that programs define themselves, scripted functions, and what a program tells its compiler about single functions."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def script_in_model(module: nn.Module, x: torch.Tensor) -> Any:
     return module(x)
 
 
-# What a program says of functions.
+# What a program says about functions.
 
 
 @torch.compiler.allow_in_graph
