@@ -104,8 +104,7 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
     except RuntimeError as error:
         raise CannotBeLifted("code that TorchScript can't run") from error
     reads: dict[Path, list[Any]] = {}
-    constants: list[Any] = []
-    gone: list[Any] = []
+    constants, gone = [], []
     for node in nodes_of(graph):
         refuse(node)
         found = [modules[value.debugName()] for value in node.inputs() if value.debugName() in modules]
@@ -126,8 +125,8 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
             gone.append(node)
     if any(value.debugName() in modules for value in graph.outputs()):
         raise CannotBeLifted("a module that it returns")
-    add_arguments(graph, [*reads.values(), *[[node.output()] for node in constants]])
     tensors = [node.t("value") for node in constants]
+    add_arguments(graph, [*reads.values(), *[[node.output()] for node in constants]])
     for node in reversed(gone):
         node.destroy()
     if module is not None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import itertools
+import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, TypeVar
 
 import pytest
+import torch
 
 from framejit import _runtime
 from framejit.bytecode.versions import CURRENT
@@ -24,8 +29,8 @@ PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
 FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
-              "own_operators", "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force",
-              "warning_filters"}
+              "operator_exceptions", "operator_facts", "own_operators", "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack",
+              "torch_modes", "trail", "transforms_in_force", "warning_filters"}
 ENTRANCES = {"", "__main__", "build_check", "environment"}
 """The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""
 ALLOWED: dict[str, set[str]] = {
@@ -430,3 +435,108 @@ def test_functions_are_short() -> None:
             if body and (node.end_lineno or 0) - body[0].lineno + 1 > 40:
                 long.add(node.name)
     assert long == LONG
+
+
+OPERATOR_TABLE = "operator_exceptions"
+NAMES_OPERATORS = {
+    "modules.numpy": "functions and methods of NumPy's",
+    "modules.numpy_arrays": "methods of NumPy's arrays",
+    "modules.numpy_tensors": "functions of NumPy's",
+    "modules.random_functions": "functions of Python's and NumPy's generators",
+    "modules.torch": "functions that read torch's modes",
+    "modules.torch_attention": "attention",
+    "objects.arraycall": "functions of NumPy's",
+    "objects.arrayfunctions": "functions of NumPy's, and what they are of torch's",
+    "objects.arrayoperands": "functions of NumPy's",
+    "objects.arrayrules": "functions of NumPy's",
+    "objects.arraysbynumpy": "functions of NumPy's",
+    "objects.overrides": "functions that ask nobody for an override",
+    "graph.draws": "functions that draw from NumPy's generator",
+    "graph.drawn_bounds": "functions whose draws have bounds",
+    "graph.recurrent": "recurrent networks",
+    "graph.statistics": "normalisations with running statistics",
+    "graph.zero_tensors": "operators that lose the fakes of zero tensors",
+    "backends.shared_numbers": "operators that Inductor calls the C library for",
+    "guards.script_code": "operators in TorchScript's code",
+    "guards.script_numbers": "operators in TorchScript's code",
+}
+"""The files whose subject is operators or functions that they name, with the subject. No other file has facts about operators that it names."""
+OF_TENSORS = (torch, torch.Tensor, torch.nn.functional)
+OF_PYTHON = (builtins, math, operator, dict, list, set, str)
+NOT_ONLY_OPERATORS = {"size", "stride", "indices", "values", "cpu", "cuda", "xpu"} | {name for owner in OF_PYTHON for name in dir(owner)}
+"""Names of operators that mean something else as often: properties and parts of tensors, devices, and Python's own functions and methods."""
+
+
+def _operator_names() -> set[str]:
+    """The names of ATen's operators and of framejit's own, and of torch's functions and methods."""
+    found = {schema.name.partition("::")[2] for schema in torch._C._jit_get_all_schemas() if schema.name.startswith(("aten::", "framejit::"))}
+    for owner in OF_TENSORS:
+        named = {name: getattr(owner, name, None) for name in dir(owner) if not name.startswith("__")}
+        found |= {name for name, value in named.items() if isinstance(value, (BuiltinFunctionType, FunctionType, MethodDescriptorType))}
+    return found
+
+
+OPERATOR_NAMES = _operator_names()
+
+
+def collections_asked(module: Module) -> Iterator[list[ast.expr | None]]:
+    """The parts of collections in which something may be looked up: sets, keys of dicts, and lists and tuples that are constants or stand after `in`."""
+    found: list[ast.expr] = [node.value for node in module.tree.body if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None]
+    found += [operand for node in module.nodes(ast.Compare) if isinstance(node.ops[-1], (ast.In, ast.NotIn)) for operand in node.comparators]
+    found += [argument for node in module.nodes(ast.Call) if isinstance(node.func, ast.Name) and "set" in node.func.id for argument in node.args]
+    yield from (node.elts for node in found if isinstance(node, (ast.Tuple, ast.List)))
+    yield from (node.elts for node in module.nodes(ast.Set))
+    yield from (node.keys for node in module.nodes(ast.Dict))
+
+
+def named_operator(node: ast.expr | None) -> tuple[str, bool]:
+    """The name of the operator that a string or an attribute of torch's names, empty if it names none, and whether it can mean nothing else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        name = node.value.removeprefix("aten::")
+        return (name, name != node.value or name not in NOT_ONLY_OPERATORS) if name in OPERATOR_NAMES else ("", False)
+    text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+    found = re.match(r"(?:torch\.ops\.aten|aten|ATEN|torch\.nn\.functional|torch\.Tensor|torch|F)\.(\w+)", text)
+    return (found[1], True) if found and found[1] in OPERATOR_NAMES else ("", False)
+
+
+def names_operators(parts: list[ast.expr | None]) -> bool:
+    """Whether at least half of a collection's parts name operators, and two of these can mean nothing else."""
+    named = [found for found in map(named_operator, parts) if found[0]]
+    return 2 * len(named) >= len(parts) and len({name for name, is_sure in named if is_sure}) >= 2
+
+
+def test_facts_about_operators_are_computed_or_in_the_table() -> None:
+    """What holds of some operators follows from their schemas and tags (operator_facts.py), or is a row of operator_exceptions.py."""
+    others = [module for module in MODULES if module.short not in {OPERATOR_TABLE, *NAMES_OPERATORS}]
+    strangers = [
+        f"{module.path}:{next(part for part in parts if part is not None).lineno}"
+        for module in others
+        for parts in collections_asked(module)
+        if names_operators(parts)
+    ]
+    assert not strangers, f"names of operators: {strangers}"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_seen"),
+    [
+        ('VIEWS = frozenset({"squeeze", "unsqueeze"})', True),
+        ('VIEWS = ("squeeze", "unsqueeze", "contiguous")', True),
+        ('VIEWS = {"squeeze": 1, "unsqueeze": 2}', True),
+        ('def ask(name): return name in ("squeeze", "unsqueeze")', True),
+        ("COSTLY = {aten.exp.default, torch.log}", True),
+        ('SCRIPTED = ["aten::add", "aten::mul"]', True),
+        ('PYTHONS = {"min", "max", "+"}', False),
+        ('PROPERTIES = ("size", "stride")', False),
+        ('class Stored: __slots__ = ("squeeze", "unsqueeze")', False),
+    ],
+)
+def test_collections_of_operators_are_seen(code: str, is_seen: bool, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(code)
+    assert any(map(names_operators, collections_asked(Module(path, "framejit.graph.module")))) is is_seen
+
+
+def test_files_that_name_operators_are_there() -> None:
+    naming = {module.short for module in MODULES if module.short in NAMES_OPERATORS and any(map(names_operators, collections_asked(module)))}
+    assert naming == NAMES_OPERATORS.keys()

@@ -27,6 +27,7 @@ from framejit.graph.sparse import is_sparse
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
+from framejit.operator_facts import keeps_elements
 from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 MAKES_LEAF_OF = "requires_grad_"
 """The method that makes a tensor of the graph a leaf, or makes a leaf an ordinary tensor."""
-SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
-"""Methods that change a tensor's shape, and nothing else of it."""
 SPENT = ("backward through the graph a second time", "has been modified by an inplace operation")
 """The message of autograd's error if a result's record was used up."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
@@ -271,13 +270,13 @@ class TensorSnapshot:
         )
         for fake, is_input, old in self.tensors:
             new = TensorState.of(fake)
-            if new.nbytes != old.nbytes or (new.shape != old.shape and name not in SAME_ELEMENTS):
+            if new.nbytes != old.nbytes or (new.shape != old.shape and not keeps_elements(name)):
                 return breaks.NotInsideAutogradNode(f"{name} that gives a tensor another size")
             if not is_input and is_expanded(fake) and (fake is self.tensors[0][0] or new.version != old.version):
                 return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor whose elements lie in the same memory,")
             if recording and is_input and new.version != old.version:
                 return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor from outside that requires a gradient,")
-            if recording and not is_input and name in SAME_ELEMENTS:
+            if recording and not is_input and keeps_elements(name):
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None
 

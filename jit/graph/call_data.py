@@ -24,17 +24,13 @@ from framejit.guards.tensor_source import TensorItem
 from framejit.objects.numberobject import COMPARISONS, NumberObject, compared, deferred
 from framejit.objects.object import Object
 from framejit.objects.unbackednumber import Computed, Datum, UnbackedNumber
+from framejit.operator_exceptions import KEEP_ONE_ELEMENT
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}
 """Names of methods and functions that compare a tensor, with the operator for each."""
 LARGEST_EXACT = 2**31
 """A tensor of ints is compared with ints of a smaller absolute value as Python compares them."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
-KEEPING = frozenset({
-    "min", "max", "amin", "amax", "sum", "mean", "all", "any", "view", "reshape", "flatten", "squeeze", "unsqueeze", "detach", "clone",
-    "getitem", "__getitem__",
-})  # fmt: skip
-"""Names of methods and functions whose result, if it has one element and the tensor's dtype, is the tensor's one element."""
 
 
 class CallData:
@@ -120,7 +116,7 @@ class CallData:
         """The input whose one element is that of a node's result; None if there is no such input that a guard can read."""
         fake = node.meta["example_value"]
         while node.op != "placeholder":
-            if name_of(node) not in KEEPING or node.kwargs or len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
+            if name_of(node) not in KEEP_ONE_ELEMENT or node.kwargs or len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
                 return None
             (node,) = node.all_input_nodes
         described = next((known for known in self._state.known_inputs.values() if known.node is node and known.is_tensor), None)

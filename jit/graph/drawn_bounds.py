@@ -13,9 +13,7 @@ from torch import fx
 from framejit.graph.draws import DRAW, ORDERS
 from framejit.graph.generator_draws import DRAW_FROM
 from framejit.graph.generator_states import DRAW_NUMBERS
-
-PARTS = frozenset({"select", "item", "flatten", "clone", "__getitem__"})
-"""Methods that return some elements of a tensor, or a copy."""
+from framejit.operator_exceptions import GIVE_ELEMENTS
 
 
 def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -> tuple[int, int] | None:
@@ -44,7 +42,7 @@ def gives_part(node: fx.Node) -> bool:
     """Whether a node returns elements of its first argument, a tensor."""
     if not node.args or not isinstance(node.args[0], fx.Node) or not isinstance(node.args[0].meta.get("example_value"), torch.Tensor):
         return False
-    return node.target is operator.getitem or (node.op == "call_method" and node.target in PARTS)
+    return node.target is operator.getitem or (node.op == "call_method" and node.target in GIVE_ELEMENTS)
 
 
 def draw_of_number(number: fx.Node) -> fx.Node | None:

@@ -31,12 +31,11 @@ from framejit.objects.numberobject import NumberObject
 from framejit.objects.numpyoperator import NUMPY
 from framejit.objects.object import Object
 from framejit.objects.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
+from framejit.operator_facts import only_writes
 
 MOST_NODES = 500
 """Data that takes more nodes to compute isn't computed while tracing."""
 BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
-WRITES = frozenset({"add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "clamp_", "neg_", "masked_fill_"})
-"""Methods that write their result to a tensor."""
 OF_ARRAYS = frozenset({"framejit.objects.arrayfunctions", "framejit.objects.arrayindexing"})
 MODULES = OF_ARRAYS | {"torch", "torch.functional", "torch.nn.functional", "torch._tensor"}
 """Modules whose Python functions only compute. The operators that they call are checked while they run."""
@@ -232,7 +231,7 @@ def only_plain(node: fx.Node) -> bool:
 def writes(node: fx.Node) -> bool:
     """Whether a node writes its result to a tensor and has no other effect."""
     if node.op == "call_method":
-        return node.target in WRITES
+        return only_writes(str(node.target))
     return node.target in PURE_TARGETS or getattr(node.target, "__module__", None) in OF_ARRAYS
 
 

@@ -37,6 +37,7 @@ from framejit.graph.packed import PACKED_MEMO
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
+from framejit.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -45,25 +46,6 @@ if TYPE_CHECKING:
 
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
-FLOAT_OPERATORS = frozenset({
-    "add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "add_", "mul_", "div_", "sgd_step", "adam_step", "lt", "le", "gt", "ge", "full",
-})  # fmt: skip
-"""Operators, and steps of optimizers, for which AOTAutograd's compilers give eager's results with floats read from tensors."""
-NEED_ELEMENTS = frozenset({
-    "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "mode", "kthvalue", "select", "as_strided", "cummax", "cummin",
-})  # fmt: skip
-"""Operators that fail on tensors without elements, or on an index out of range, in eager but not in Inductor's code."""
-SQUEEZES = frozenset({"squeeze", "squeeze_"})
-TELL_LAYOUT = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense"})
-"""Methods whose answer about a tensor's layout depends on which of its sizes are 0 or 1."""
-MAY_COPY = frozenset({"contiguous", "reshape", "flatten", "reshape_as", "ravel"})
-"""Operators that give a view or a copy, depending on the layout."""
-
-
-POWERS = frozenset({"pow", "pow_", "ipow", "float_power", "float_power_"})
-"""Operators that compute differently, or not at all, if an exponent isn't a constant."""
-
-
 MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", PACKED_MEMO)
 """Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`."""
 
@@ -118,7 +100,7 @@ class Unbacked:
         if self._state.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
-                if name in POWERS or name == "setitem" or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
+                if name in POWERS or name == "setitem" or (type(number) is SymFloat and name not in TAKE_FLOATS_OF_TENSORS):
                     self._need(number.node.expr)
             if name == "select" and numbers and not is_in_range(*args[:3]):
                 self._need(numbers[0].node.expr)

@@ -15,6 +15,7 @@ import torch
 from torch.jit._script import RecursiveScriptModule
 
 from framejit import breaks
+from framejit.graph.recurrent import RECURRENT
 from framejit.guards.kinds import DictKeys, Equals, Length, TypeIs
 from framejit.guards.script_code import Path, ScriptCode, code_of, lifted
 from framejit.guards.script_source import ScriptAnswer, ScriptCodeOf, ScriptRequest
@@ -31,7 +32,7 @@ CODE = "_framejit_code"
 """The attribute of a scripted function that holds its ScriptCode."""
 TARGETS: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
 """The functions that nodes call, by the digest of the code."""
-RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
+RECURRENT_OPERATORS = frozenset(f"aten::{name}" for name in RECURRENT.values())
 PLAIN = (bool, int, float, complex, str, type(None), torch.device)
 
 
@@ -71,7 +72,7 @@ def run(vm: VM, script: Any, code: ScriptCode, args: list[Object], kwargs: dict[
     """Make a call of a method or function a node of the graph. `read`: returns the values that it takes besides the arguments."""
     if code.problem is not None:
         vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript, for {code.problem}"))
-    if vm.graph.autograd_node is not None and RECURRENT & code.operators:
+    if vm.graph.autograd_node is not None and RECURRENT_OPERATORS & code.operators:
         vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript, for a recurrent network, of which AOTAutograd makes no backward"))
     return enter(vm, target_of(script, code), [*bound(vm, code, args, kwargs), *read()])
 

@@ -25,12 +25,11 @@ from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.operator_exceptions import PRODUCTS_OF_SPARSE
 from framejit.torch_classes import is_plain
 
 UNDERSCORED = {"indices": BASE._indices, "values": BASE._values}
 """Methods of coalesced tensors in coordinate format, and those that return the same tensors without checking that they are coalesced."""
-PRODUCTS = frozenset({"mm", "matmul", "__matmul__", "_sparse_mm", "addmm", "bmm"})
-"""Operators whose sparse factor any backend leaves to torch's kernels, if it comes first and the other one is a matrix, or matrices."""
 
 
 def part_of(vm: TorchVM, tensor: TensorObject, name: str) -> TensorObject | None:
@@ -107,7 +106,7 @@ def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
     operands, name = operation.fakes, operation.name
     if not state.demands.takes_sparse and any(map(is_sparse, operands)):
         *others, first, second = operands if len(operands) > 1 else (*operands, *operands)
-        if name not in PRODUCTS or second.dim() < 2 or not is_sparse(first) or any(map(is_sparse, (*others, second))):
+        if name not in PRODUCTS_OF_SPARSE or second.dim() < 2 or not is_sparse(first) or any(map(is_sparse, (*others, second))):
             state.vm.unsupported(breaks.UnsupportedOperation(f"{name} of a sparse tensor, which the backend can't compile"))
 
 

@@ -21,17 +21,11 @@ from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.overrides import ask_for_operation, is_in_python, is_overridden
 from framejit.objects.registry import by_library, call_model, model_of, setter_of
 from framejit.objects.torchfunctions import TorchOperation, operation_of
+from framejit.operator_facts import changes_more_than_data
 from framejit.torch_classes import is_disguised, overrides
 
 EMPTY: dict[str, Object] = {}
 ITEMS = {operator.getitem: "indexing a tensor with", operator.setitem: "storing to a tensor, as index or value:"}
-
-
-CHANGES_TENSOR = frozenset({
-    "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "resize_", "resize_as_", "set_", "detach_", "requires_grad_",
-    "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "rename_", "align_to_",
-})  # fmt: skip
-"""Methods that change a tensor itself, and not its data: in a graph, a tensor from outside of a class with `__torch_function__` is another tensor."""
 
 
 def torch_call(
@@ -87,7 +81,8 @@ def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Objec
 
 def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
     """Run the operation in the graph. Raises NotConstant if an argument can't be an argument of a node."""
-    if operation.target in CHANGES_TENSOR and is_disguised(args[0].cls) and args[0].source is not None:
+    changes_tensor = operation.op == "call_method" and changes_more_than_data(operation.target)
+    if changes_tensor and is_disguised(args[0].cls) and args[0].source is not None:  # in the graph it is another tensor, of a plain class
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(args[0].cls)}, of which {operation.target}() changes a tensor from outside"))
     if operation.swapped:
         args = args[::-1]

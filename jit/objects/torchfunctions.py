@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from framejit.operator_exceptions import NOT_IN_GRAPH
+
 VARIABLE_FUNCTIONS = torch._C._VariableFunctions
 C_MODULES = frozenset(
     id(getattr(torch._C, name)) for name in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested") if hasattr(torch._C, name)
@@ -21,11 +23,6 @@ METHODS_IN_PYTHON = vars(torch._tensor)
 """The globals of those methods of tensors that are written in Python."""
 FUNCTIONS_IN_PYTHON = frozenset(id(vars(sys.modules[name])) for name in (*PYTHON_MODULES, "torch._jit_internal") if name in sys.modules)
 """The globals of torch's other functions, by identity. A function that a program puts in the place of one of torch's may have its name, but not its globals."""
-NOT_IN_GRAPH = frozenset({
-    "from_numpy", "frombuffer", "from_file", "from_dlpack", "asarray", "is_inference", "is_nonzero", "is_distributed",
-    "set_flush_denormal", "handle_torch_function", "boolean_dispatch", "assert_int_or_pair",
-})  # fmt: skip
-"""Functions that take memory, files or foreign objects, need data, or configure torch itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from framejit.objects import build
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchfunctions import NOT_IN_GRAPH, operation_of
+from framejit.objects.torchfunctions import operation_of
+from framejit.operator_exceptions import NOT_IN_GRAPH
 from framejit.trail import Trail
 
 
@@ -325,7 +326,7 @@ def test_overridable_functions_are_known() -> None:
     for namespace, functions in torch.overrides.get_overridable_functions().items():
         for function in functions:
             name = getattr(function, "__name__", "")
-            if function in ignored or not callable(function) or name.startswith(("_", "sym_")) or name in NOT_IN_GRAPH | inlined:
+            if function in ignored or not callable(function) or name.startswith(("_", "sym_")) or name in NOT_IN_GRAPH or name in inlined:
                 continue
             if operation_of(function) is None:
                 unknown.append(f"{getattr(namespace, '__name__', namespace)}.{name}")

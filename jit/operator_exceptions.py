@@ -1,0 +1,87 @@
+"""The table of facts about torch's operators that their schemas and tags don't say. What torch says of them is read in operator_facts.py.
+
+Operators are named as the nodes of a graph call them: by the name of a method, or of a function of torch's or of Python's module `operator`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class UnstatedFact:
+    """A fact about operators, by their `names`, and why no schema or tag of torch's says it. `name in fact` asks whether the fact holds of an operator."""
+
+    fact: str
+    why: str
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+
+def unstated(fact: str, *, why: str, names: str) -> UnstatedFact:
+    """A row of the table. `names`: separated by blanks."""
+    return UnstatedFact(fact, why, frozenset(names.split()))
+
+
+CHANGE_MORE_THAN_DATA = unstated(
+    "They change a tensor itself, and not its data: what autograd or its hooks know of it, or the names of its dimensions.",
+    why="The tag inplace_view is only for changes of sizes, strides and memory. The schema of requires_grad_ says that it writes to the tensor, "
+    "and methods that register hooks have none.",
+    names="requires_grad_ retain_grad register_hook register_post_accumulate_grad_hook rename_ align_to_",
+)
+NOT_IN_GRAPH = unstated(
+    "They take memory, files or foreign objects, need data, or steer torch itself, so that no node may call them.",
+    why="Most are implemented by hand in Python or C++, and have no schema. The schemas of the others look like those of operators that may be nodes.",
+    names="from_numpy frombuffer from_file from_dlpack asarray is_inference is_nonzero is_distributed set_flush_denormal handle_torch_function "
+    "boolean_dispatch assert_int_or_pair",
+)
+GIVE_ELEMENTS = unstated(
+    "Each element of the result is an element of the tensor.",
+    why="A schema says whether a result has the memory of an argument, but not how its elements are read: `imag` and `view(dtype)` give others. "
+    "`clone` and `item` give elements without sharing memory.",
+    names="select item flatten clone __getitem__",
+)
+KEEP_ONE_ELEMENT = unstated(
+    "If the tensor has one element, and the result has one element of the same type, then the two are equal.",
+    why="The tag reduction, which not every supported torch has, is also on operators such as `std` and `argmax`. Operators that share memory include "
+    "`as_strided`, which may give another element.",
+    names="min max amin amax sum mean all any view reshape flatten squeeze unsqueeze detach clone getitem __getitem__",
+)
+SQUEEZES = unstated(
+    "The number of the result's dimensions depends on which sizes are 1.",
+    why="A schema says nothing of the shapes of results.",
+    names="squeeze squeeze_",
+)
+TELL_LAYOUT = unstated(
+    "They give numbers or a bool, which depend on the tensor's sizes that are 0 or 1.",
+    why="A schema says nothing of the properties of a tensor that a result is computed from.",
+    names="stride is_contiguous is_non_overlapping_and_dense",
+)
+MAY_COPY = unstated(
+    "The result is a view or a copy, by the tensor's layout.",
+    why="Their schemas say that the result shares the tensor's memory. So do those of operators that always give a view, and that of `to`, "
+    "which doesn't copy because of the layout.",
+    names="contiguous reshape flatten reshape_as ravel",
+)
+POWERS = unstated(
+    "They compute otherwise, or not at all, where the exponent is no constant.",
+    why="Kernels and Inductor look at the exponent's value. For a schema it is a Scalar, as the factor of `mul`.",
+    names="pow pow_ ipow float_power float_power_",
+)
+TAKE_FLOATS_OF_TENSORS = unstated(
+    "AOTAutograd's compilers compute what eager does if they are given floats out of tensors.",
+    why="It is a property of those compilers. Two of the names are of nodes that run a step of an optimizer.",
+    names="add sub mul truediv div iadd isub imul itruediv add_ mul_ div_ sgd_step adam_step lt le gt ge full",
+)
+NEED_ELEMENTS = unstated(
+    "They fail on tensors without elements, or on an index out of range, in eager, but not in what Inductor makes of them.",
+    why="A schema doesn't say what a kernel checks, and Inductor leaves these checks out.",
+    names="max min amax amin aminmax argmax argmin median nanmedian mode kthvalue select as_strided cummax cummin",
+)
+PRODUCTS_OF_SPARSE = unstated(
+    "All backends leave them to torch's kernels if the first factor is sparse and the other one is a matrix, or matrices.",
+    why="It is a property of the backends. A schema doesn't say for which layouts there are kernels.",
+    names="mm matmul __matmul__ _sparse_mm addmm bmm",
+)
