@@ -25,7 +25,7 @@ def unstated(fact: str, *, why: str, names: str) -> UnstatedFact:
     return UnstatedFact(fact, why, frozenset(names.split()))
 
 
-CHANGE_MORE_THAN_DATA = unstated(
+CHANGE_TENSOR_ITSELF = unstated(
     "They change a tensor itself, and not its data: what autograd or its hooks know of it, or the names of its dimensions.",
     why="The tag inplace_view is only for changes of sizes, strides and memory. The schema of requires_grad_ says that it writes to the tensor, "
     "and methods that register hooks have none.",

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from framejit.operator_exceptions import CHANGE_MORE_THAN_DATA
+from framejit.operator_exceptions import CHANGE_TENSOR_ITSELF
 
 
 @cache
@@ -31,9 +31,9 @@ def changes_form(name: str) -> bool:
     return is_in_place(name) and any(torch.Tag.inplace_view in overload.tags for overload in overloads_of_method(name))
 
 
-def changes_more_than_data(name: str) -> bool:
+def changes_tensor_itself(name: str) -> bool:
     """Whether a method changes a tensor itself, and not its data."""
-    return changes_form(name) or name in CHANGE_MORE_THAN_DATA
+    return changes_form(name) or name in CHANGE_TENSOR_ITSELF
 
 
 @cache
@@ -46,7 +46,7 @@ def keeps_elements(name: str) -> bool:
 @cache
 def only_writes(name: str) -> bool:
     """Whether a method computes data from its arguments alone, writes that to its tensor, and changes nothing else."""
-    overloads = overloads_of_method(name) if is_in_place(name) and not changes_more_than_data(name) else ()
+    overloads = overloads_of_method(name) if is_in_place(name) and not changes_tensor_itself(name) else ()
     return bool(overloads) and all(map(writes_to_first, overloads))
 
 

@@ -10,7 +10,7 @@ import torch
 
 from framejit import operator_exceptions
 from framejit.operator_exceptions import UnstatedFact
-from framejit.operator_facts import changes_form, changes_more_than_data, keeps_elements, only_writes, overloads_of_method
+from framejit.operator_facts import changes_form, changes_tensor_itself, keeps_elements, only_writes, overloads_of_method
 
 METHODS = [name for name in dir(torch.Tensor) if name.endswith("_") and not name.endswith("__")]
 DIMENSIONS_ONLY = {"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_"}
@@ -21,7 +21,7 @@ ROWS = {name: value for name, value in vars(operator_exceptions).items() if isin
 
 def test_methods_that_change_the_form_of_a_tensor_are_tagged() -> None:
     assert set(filter(changes_form, METHODS)) - OF_NAMED_DIMENSIONS == DIMENSIONS_ONLY | {"as_strided_", "resize_", "resize_as_", "set_"}
-    assert {"requires_grad_", "register_hook"} <= set(filter(changes_more_than_data, dir(torch.Tensor)))
+    assert {"requires_grad_", "register_hook"} <= set(filter(changes_tensor_itself, dir(torch.Tensor)))
 
 
 def test_methods_that_are_told_dimensions_only_keep_all_elements() -> None:
@@ -69,4 +69,4 @@ def test_a_row_of_the_table_is_about_operators_and_says_why_it_is_there(row: str
 
 
 def test_the_table_has_no_name_that_a_tag_vouches_for() -> None:
-    assert not any(map(changes_form, ROWS["CHANGE_MORE_THAN_DATA"].names - OF_NAMED_DIMENSIONS))
+    assert not any(map(changes_form, ROWS["CHANGE_TENSOR_ITSELF"].names - OF_NAMED_DIMENSIONS))
