@@ -126,8 +126,8 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
                 static=described.static,
                 symbolic_context=described.symbolic,
                 origin=described.source,
-                is_subclass=described.is_subclass,
-                is_wrapper=described.is_wrapper,
+                is_subclass=described.kind.is_disguised,
+                is_wrapper=described.kind.wraps,
                 is_state=described.is_state,
             )
         )

@@ -23,12 +23,11 @@ from framejit.graph.jagged import memory_of
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
-from framejit.graph.sparse import is_sparse
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
+from framejit.objects.tensorkind import kind_in_graph
 from framejit.operator_facts import keeps_elements
-from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
@@ -45,16 +44,7 @@ SPENT = ("backward through the graph a second time", "has been modified by an in
 """The message of autograd's error if a result's record was used up."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
-TAKES_SPARSE = breaks.NotInsideAutogradNode("taking a sparse tensor with a gradient, or in a compressed layout where gradients are recorded,")
-MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradient")
-MAKES_MASKED = breaks.NotInsideAutogradNode("making a masked tensor with a gradient, which is masked too,")
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
-
-
-def is_lost_if_sparse(tensor: torch.Tensor) -> bool:
-    """Whether it is a sparse tensor that AOTAutograd can't do with: it would lose its gradient, and may end the process over one that a backward pass needs."""
-    return tensor.layout in COMPRESSED and torch.is_grad_enabled() or tensor.layout is torch.sparse_coo and tensor.requires_grad
 
 
 class AutogradNode:
@@ -79,8 +69,9 @@ class AutogradNode:
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments before it runs. Returns a snapshot with which `after` compares the arguments."""
         vm = self._state.vm
-        if any(is_lost_if_sparse(fake) for fake in fakes):
-            vm.unsupported(TAKES_SPARSE)
+        for fake in fakes:
+            if (reason := kind_in_graph(fake).refusal_as_argument(fake)) is not None:
+                vm.unsupported(reason)
         if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target) and not is_spelled_in_full(target):
             vm.unsupported(breaks.UnsupportedOperation(f"{name}, which AOTAutograd can't write as code: it is named by a keyword, or takes arguments that are"))
         if target in RECURRENT and AUTOCAST.counts(self._state.modes.current.autocast):
@@ -98,10 +89,9 @@ class AutogradNode:
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
         """Check the changes that an operator has made to fakes, and its result."""
-        if any(is_lost_if_sparse(tensor) for tensor in tensors_of(result)):
-            self._state.vm.unsupported(MAKES_SPARSE)
-        if any(is_masked(type(tensor)) and tensor.requires_grad for tensor in tensors_of(result)):
-            self._state.vm.unsupported(MAKES_MASKED)
+        for tensor in tensors_of(result):
+            if (reason := kind_in_graph(tensor).refusal_as_result(tensor)) is not None:
+                self._state.vm.unsupported(reason)
         if self._state.transform_around() is not None:
             return
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
@@ -126,10 +116,9 @@ class AutogradNode:
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_made_leaves(fakes)
         self._check_leaves(fakes)
-        self._check_views_of_distributed(outputs)
-        for node in outputs:
-            if is_masked(type(node.meta["example_value"])):
-                self._make_natively(node, breaks.NotInsideAutogradNode("a masked tensor, which leaves the graph,"))
+        for node, fake in zip(outputs, fakes, strict=True):
+            if isinstance(fake, torch.Tensor) and (reason := kind_in_graph(fake).refusal_as_output(self._state, node)) is not None:
+                self._make_natively(node, reason)
         memory = memory_of(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
             if memory_of([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
@@ -141,15 +130,6 @@ class AutogradNode:
         if self.asks_twice and list(spent) != left:
             raise RestartWith("takes_gradients", False)
         return spent
-
-    def _check_views_of_distributed(self, outputs: Sequence[fx.Node]) -> None:
-        """Break for views of distributed inputs that leave the graph: AOTAutograd makes them with an operator that distributed tensors don't have."""
-        made = [node for node in outputs if node.op != "placeholder" and is_distributed(type(node.meta["example_value"]))]
-        outside = memory_of(fake for fake in self._state.input_fakes() if is_distributed(type(fake))) if made else set()
-        for node in made:
-            place = self._state.instruction_of(node)
-            if place is not None and memory_of([node.meta["example_value"]]) & outside:
-                self._state.vm.restart(place, breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,"))
 
     def listened_to(self, obj: TensorObject) -> None:
         """Note that the present instruction registers a hook on the gradient of this tensor."""
@@ -243,7 +223,7 @@ class TensorState:
 
     @staticmethod
     def of(fake: torch.Tensor) -> TensorState:
-        return TensorState(fake.shape, 0 if is_sparse(fake) else fake.untyped_storage().nbytes(), version_of(fake), fake.requires_grad)
+        return TensorState(fake.shape, fake.untyped_storage().nbytes() if kind_in_graph(fake).has_memory else 0, version_of(fake), fake.requires_grad)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Makes fake tensors from real ones, says which tensors can't become fakes, and interprets errors of operators on fakes."""
+"""Makes fake tensors from real ones, says which plain tensors can't become fakes, and interprets errors of operators on fakes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensor,
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.graph.parts import PartsContext
-from framejit.graph.sparse import is_sparse
 from framejit.guards.tensor_spec import tensor_spec
-from framejit.torch_classes import is_masked, overrides_operators, stays_itself
-from framejit.transforms_in_force import is_functorch_wrapped_tensor
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -69,17 +65,6 @@ def has_left_its_base(tensor: torch.Tensor) -> bool:
     return base.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
 
 
-def refusal_of_class(cls: type) -> breaks.Break | None:
-    """The reason why tensors of a class can't be inputs of a graph, or None."""
-    if issubclass(cls, FakeTensor):
-        return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-    if overrides_operators(cls) and (not stays_itself(cls) or is_masked(cls)):
-        return breaks.TensorSubclass(classes.qualname(cls))
-    if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
-        return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")
-    return None
-
-
 def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     """The fake of a tensor inside a transform of torch.func, as functions under the transform see it."""
     spec = tensor_spec(tensor)
@@ -88,14 +73,8 @@ def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
         return found.requires_grad_(spec.requires_grad)
 
 
-def refusal(tensor: torch.Tensor) -> breaks.Break | None:
-    """The reason why a real tensor, of a class without overrides, can't be an input of a graph, or None."""
-    if torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor):
-        return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
-    if (tensor.layout is not torch.strided and not is_sparse(tensor)) or tensor.is_nested:
-        return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
-    if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided and (tensor.requires_grad or not is_sparse(tensor)):
-        return breaks.UnsupportedValue(f"the values of a tensor of layout {tensor._base.layout}, as a view of it")
+def refusal_of_record(tensor: torch.Tensor) -> breaks.Break | None:
+    """The reason why a real tensor can't be an input of a graph because of its autograd record, or because of its `grad`; None if it can."""
     if tensor._is_view() and has_lost_its_record(tensor):
         return breaks.UnsupportedValue("a view that was made under no_grad, whose base has been changed since")
     if has_left_its_base(tensor):
@@ -105,8 +84,14 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
             return breaks.UnsupportedValue("a tensor with a grad of another shape or type")
         if has_left_its_base(grad):
             return breaks.UnsupportedValue("a tensor whose grad is a view that has been given data of another type")
-    if tensor.is_quantized:
-        return breaks.UnsupportedValue("a quantized tensor")
+    return None
+
+
+def refusal_of_values(tensor: torch.Tensor) -> breaks.Break | None:
+    """Why a real tensor can't be an input of a graph if its data is that of a tensor of another layout; None if it isn't."""
+    base = tensor._base if tensor._is_view() else None
+    if base is not None and base.layout is not torch.strided:
+        return breaks.UnsupportedValue(f"the values of a tensor of layout {base.layout}, as a view of it")
     return None
 
 

@@ -26,7 +26,6 @@ from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
 from framejit.graph.written import arguments_of, written_by_others
-from framejit.torch_classes import stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class Fakes:
 
     def that_wrap(self) -> list[torch.Tensor]:
         """The fakes that the trace knows that wrap others."""
-        return [obj.fake for obj in self._objects.values() if stays_itself(obj.cls)]
+        return [obj.fake for obj in self._objects.values() if obj.kind.stays_itself]
 
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
         """Note that a fake belongs to a new Object."""

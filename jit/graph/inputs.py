@@ -12,6 +12,7 @@ from torch import fx
 from framejit.guards.script_source import ScriptAnswer
 from framejit.guards.source import Item, Source
 from framejit.objects.object import Object
+from framejit.objects.tensorkind import TensorKind, kind_of_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,12 @@ class GraphInput:
         source: the path of the value.
         node: the placeholder.
         obj: the Object of the value.
-        value: the real value while tracing.
+        value: the real value while tracing; for a tensor of a disguised kind, the same as a plain tensor, as the graph gets it.
         symbolic: torch's SymbolicContext with which its fake was made; for nested and sparse tensors a PartsContext; None if all its sizes are constants.
         is_parameter, is_buffer: whether a module holds it as a parameter or a buffer.
         static: whether it is at the same address in each call.
-        is_subclass: whether its class has `__torch_function__`. In that case `value` is the same as a plain tensor, which is given to the graph.
-        is_wrapper: whether it is a tensor that wraps others.
         is_state: whether the source leads to a generator, or to a module whose hooks the graph puts on. In that case `value` is the generator's state, as a
-        tensor, or the module's token (hooked_modules.py), which is given to the graph.
+            tensor, or the module's token (hooked_modules.py), which is given to the graph.
     """
 
     source: Source
@@ -40,13 +39,16 @@ class GraphInput:
     is_parameter: bool = False
     is_buffer: bool = False
     static: bool = False
-    is_subclass: bool = False
-    is_wrapper: bool = False
     is_state: bool = False
 
     @property
     def is_tensor(self) -> bool:
         return isinstance(self.value, torch.Tensor)
+
+    @property
+    def kind(self) -> TensorKind:
+        """The kind of tensors that the value's class is of."""
+        return kind_of_class(self.obj.cls)
 
     @property
     def name(self) -> str:

@@ -19,14 +19,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 from torch.nested._internal.nested_tensor import NestedTensor
 
+from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
-from framejit.graph.sparse import is_sparse, parts_of_sparse
 from framejit.guards.source import InstanceDict, Item, Source
-from framejit.torch_classes import brings_its_own, is_masked, stays_itself
+from framejit.objects.tensorkind import kind_in_graph
 
 CACHE = "_metadata_cache"
-MASKED = ("_masked_data", "_masked_mask")
-"""The attributes of a masked tensor."""
 PATHS: dict[str, tuple[str, ...]] = {
     "_values": ("_values",),
     "_offsets": ("_offsets",),
@@ -63,6 +61,10 @@ class JaggedContext(PartsContext):
             )
             return fake if nested.is_leaf else computed_from_outside(fake)
 
+    def inputs_with_data(self, described: GraphInput, known: Mapping[int, GraphInput]) -> list[GraphInput]:
+        """The tensors that a nested one holds, which are inputs too."""
+        return [known[id(part)] for part in parts_of(described.value).values()]
+
 
 def computed_from_outside(fake: NestedTensor) -> NestedTensor:
     """A fake of the same parts that isn't a leaf."""
@@ -74,8 +76,6 @@ def computed_from_outside(fake: NestedTensor) -> NestedTensor:
 
 def parts_of(nested: torch.Tensor) -> dict[str, torch.Tensor]:
     """The parts of a nested tensor, or of another that wraps tensors, by name: tensors, and for a distributed tensor its device mesh."""
-    if is_masked(type(nested)):
-        return {name: nested.__dict__[name] for name in MASKED}
     return {name: getattr(nested, name) for name in nested.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
 
 
@@ -104,12 +104,11 @@ def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
     """The keys of the storages that hold the data of tensors, which may be wrappers, sparse, or neither."""
     found: set[int] = set()
     for tensor in tensors:
-        if is_sparse(tensor):
-            found |= memory_of(parts_of_sparse(tensor))
-        elif not brings_its_own(type(tensor)):
+        kind = kind_in_graph(tensor)
+        if kind.has_memory:
             found.add(tensor.untyped_storage()._cdata)
-        if stays_itself(type(tensor)):
-            found |= memory_of(part for part in parts_of(tensor).values() if isinstance(part, torch.Tensor))
+        if parts := kind.parts(tensor):
+            found |= memory_of(parts)
     return found
 
 

@@ -167,7 +167,7 @@ class KnownData:
         described = next((described for described in self._state.known_inputs.values() if described.node is node), None)
         if described is None or not self._state.demands.takes_objects:
             return False
-        if not described.is_tensor or described.is_subclass or described.is_wrapper or described.is_state:
+        if not described.is_tensor or described.kind.is_disguised or described.kind.wraps or described.is_state:
             return False
         tensor, obj = described.value, described.obj
         if described.symbolic is not None or tensor.requires_grad or tensor.dtype.is_complex or data_of(tensor) is None or is_given(described.source):
@@ -206,7 +206,7 @@ class KnownData:
 
 def memory_of(described: GraphInput) -> tuple[int, int] | None:
     """The addresses at which an input's memory begins and ends: nothing else shows whether arrays and tensors share memory. None if there is no such memory."""
-    if not described.is_tensor or described.is_wrapper or described.value.layout is not torch.strided or described.value.device.type != "cpu":
+    if not described.is_tensor or described.kind.wraps or described.value.layout is not torch.strided or described.value.device.type != "cpu":
         return None
     storage = described.value.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + max(storage.nbytes(), 1)

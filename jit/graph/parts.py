@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+if TYPE_CHECKING:
+    from framejit.graph.inputs import GraphInput
 
 
 class PartsContext(ABC):
@@ -16,3 +20,7 @@ class PartsContext(ABC):
     @abstractmethod
     def make(self, mode: FakeTensorMode, tensor: Any) -> Any:
         """A new fake of the real tensor."""
+
+    @abstractmethod
+    def inputs_with_data(self, described: GraphInput, known: Mapping[int, GraphInput]) -> list[GraphInput]:
+        """The inputs in whose memory the data of this one is. `known`: all inputs, by the identity of the value."""

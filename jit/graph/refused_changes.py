@@ -29,7 +29,7 @@ def refuse_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor of a subclass from outside. In the graph it is a view, and autograd takes the history of a changed view from
     its base, which may have no record of a gradient.
     """
-    if any(described.is_subclass and state.fakes.has_new_version(described.node) for described in state.known_inputs.values()):
+    if any(described.kind.is_disguised and state.fakes.has_new_version(described.node) for described in state.known_inputs.values()):
         state.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {operation.name} changes a tensor from outside"))
 
 

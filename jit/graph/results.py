@@ -21,10 +21,10 @@ from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import wrapper_for
+from framejit.objects.tensorkind import kind_of_class
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_jagged, is_masked, stays_itself
 
 
 class Results:
@@ -40,13 +40,10 @@ class Results:
             known = self._state.fakes.object_of(result)
             if known is not None:
                 return known
-            obj = TensorObject(node, type(result) if stays_itself(type(result)) else torch.Tensor)
+            kind = kind_of_class(type(result))
+            obj = TensorObject(node, type(result) if kind.stays_itself else torch.Tensor)
             self._state.fakes.belongs_to(result, obj)
-            if is_jagged(type(result)):
-                self._wrappers.meet_nested()
-                self._wrappers.note_nested(obj)
-            elif is_masked(type(result)):
-                self._wrappers.meet_masked()
+            kind.note_result(self._state, obj)
             return obj
         if is_unbacked(result):
             return self._unbacked.known(result) or self._unbacked.number(result, node)

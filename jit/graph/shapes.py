@@ -38,7 +38,7 @@ from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.object import Object
-from framejit.torch_classes import is_wrapper
+from framejit.objects.tensorkind import kind_of_class
 
 if TYPE_CHECKING:
     from framejit.graph.trace_state import TraceState
@@ -131,7 +131,7 @@ class Shapes:
     def context_of_wrapper(self, source: Source, wrapper: torch.Tensor) -> SubclassSymbolicContext | None:
         """How to make the fake of a tensor that wraps others; None if all sizes, its own and theirs, are constants, as they are for wrappers of wrappers."""
         parts = {name: getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
-        if is_static(source, wrapper) or any(name not in wrapper.__dict__ or is_wrapper(type(part)) for name, part in parts.items()):
+        if is_static(source, wrapper) or any(name not in wrapper.__dict__ or kind_of_class(type(part)).wraps for name, part in parts.items()):
             return None
         namespace = source.child(InstanceDict)
         inner = {name: self.context_of(namespace.child(Item, name), part) for name, part in parts.items()}

@@ -8,13 +8,14 @@ coalesced), and their number only if the program asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.graph.running import RunningTrace
 from framejit.guards.kinds import Equals, TensorMatch
@@ -50,6 +51,10 @@ class SparseContext(PartsContext):
     def make(self, mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
         """A new fake of the real tensor; autograd needn't know what it is a view of."""
         return mode.from_tensor(tensor if tensor.requires_grad else tensor.data, static_shapes=True)
+
+    def inputs_with_data(self, described: GraphInput, known: Mapping[int, GraphInput]) -> list[GraphInput]:
+        """The tensors in which a sparse tensor has its data, as inputs in its place."""
+        return [replace(described, source=source, value=part) for source, part in self.parts.items()]
 
 
 def context_of_sparse(source: Source, tensor: torch.Tensor) -> SparseContext:

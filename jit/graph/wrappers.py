@@ -13,8 +13,9 @@ from framejit.graph.trace_state import TraceState
 from framejit.guards.relations import Distinct
 from framejit.objects.nestedsize import NestedSize
 from framejit.objects.object import Object
+from framejit.objects.tensorkind import kind_of_class
 from framejit.objects.tensorobject import TensorObject
-from framejit.torch_classes import brings_its_own, is_jagged, stays_itself
+from framejit.torch_classes import is_jagged
 from framejit.torch_modes import MODE_CHANGES
 
 ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
@@ -97,7 +98,7 @@ class Wrappers:
 
     def changes_wrapped(self, changed: list[torch.Tensor]) -> bool:
         """Whether a change of these fakes may change a tensor from outside, one that wraps others, or one that is wrapped."""
-        if any(stays_itself(type(fake)) for fake in changed):
+        if any(kind_of_class(type(fake)).stays_itself for fake in changed):
             return True
         return bool(memory_of(changed) & memory_of([*self._state.input_fakes(), *self._state.fakes.that_wrap()]))
 
@@ -111,7 +112,7 @@ class Wrappers:
 @rule(Phase.REFUSE)
 def refuse_without_overrides(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator on tensors whose class needs `__torch_function__`, which the program has switched off."""
-    if state.fakes.wrappers and not state.function_modes.asks_subclasses() and any(brings_its_own(type(fake)) for fake in operation.fakes):
+    if state.fakes.wrappers and not state.function_modes.asks_subclasses() and any(kind_of_class(type(fake)).brings_its_own for fake in operation.fakes):
         state.vm.unsupported(breaks.TensorSubclass("NestedTensor or MaskedTensor, whose __torch_function__ is switched off"))
 
 

@@ -26,7 +26,6 @@ from framejit.objects.torchcall import enter
 from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
-from framejit.torch_classes import is_disguised
 from framejit.user import functions
 from framejit.user.functions import Treatment
 
@@ -129,7 +128,7 @@ def holds_subclass(vm: VM, obj: Object) -> bool:
         return any(holds_subclass(vm, item) for item in obj.items(vm))
     if isinstance(obj, DictObject):
         return any(holds_subclass(vm, value) for _, value in obj.items(vm))
-    return isinstance(obj, TensorObject) and is_disguised(obj.cls)
+    return isinstance(obj, TensorObject) and obj.kind.is_disguised
 
 
 def refuse_overridden(vm: VM) -> NoReturn:
@@ -147,7 +146,7 @@ def node_of_leaves(vm: TorchVM, function: Object, structure: Object, leaves: Obj
             pairs = [(vm.observe(name).constant(vm), tensor) for name, tensor in tensors.items(vm)]
             operands += [tensor for _, tensor in pairs]
             found.append(ModuleLeaf(real_module(vm, leaf), tuple(name for name, _ in pairs)))
-        elif isinstance(leaf, TensorObject) and is_disguised(leaf.cls):
+        elif isinstance(leaf, TensorObject) and leaf.kind.is_disguised:
             refuse_overridden(vm)
         elif isinstance(leaf, TensorObject) or leaf.is_symbolic(vm):
             operands.append(leaf)

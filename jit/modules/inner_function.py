@@ -22,7 +22,6 @@ from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_disguised
 
 T = TypeVar("T")
 Refuse = Callable[[str], NoReturn]
@@ -132,7 +131,7 @@ class Functions:
         found: list[Object] = []
         for leaf in leaves:
             if isinstance(leaf, TensorObject):
-                if is_disguised(leaf.cls) or leaf.has_more():
+                if leaf.kind.is_disguised or leaf.has_more():
                     self.refuse("of a function that gives a tensor of a subclass, or with attributes of its own")
                 self.vm.graph.refresh()
                 taken = storages([fake for placeholder in body.lifted.values() if isinstance(fake := placeholder.meta["example_value"], torch.Tensor)])
@@ -166,7 +165,7 @@ class Functions:
         for value in found:
             if not isinstance(value, TensorObject):
                 self.refuse(f"with {what} {value!r}, which is no tensor")
-            if is_disguised(value.cls):
+            if value.kind.is_disguised:
                 self.refuse(f"with {what} {value!r}, a tensor of a subclass")
         return found  # type: ignore[return-value]
 

@@ -26,10 +26,10 @@ from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import models
+from framejit.objects.tensorkind import kind_of_class
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.saved_tensor_hooks import SavedTensorHooks, TracedHooks
-from framejit.torch_classes import is_disguised, is_wrapper
 
 CLASSES = (torch.Tensor, torch.nn.Parameter)
 """The classes that a saved tensor may have. AOTAutograd calls hooks with tensors of the other class."""
@@ -96,7 +96,7 @@ class CheckedHooks:
         if torch.is_grad_enabled() and (target in STAND_INS or hasattr(target, "on_fakes")):
             self.refuse()  # the real operator doesn't save the same tensors
         saved, hooks.saved = hooks.saved, []
-        if any(is_wrapper(type(tensor)) or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() for tensor in saved):
+        if any(kind_of_class(type(tensor)).wraps or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() for tensor in saved):
             self.refuse()
         for tensor in saved:
             key = look_of(tensor)
@@ -142,7 +142,7 @@ class CheckedHooks:
         def run() -> list[Object] | None:
             saved = graph.inner_argument("saved", make, cls=cls)
             found = vm.observe(abstract.call(vm, self.unpack, [abstract.call(vm, self.pack, [saved])]))
-            is_alike = isinstance(found, TensorObject) and not is_disguised(found.cls) and looks_like(found.look(vm), saved.look(vm))
+            is_alike = isinstance(found, TensorObject) and not found.kind.is_disguised and looks_like(found.look(vm), saved.look(vm))
             return [found] if is_alike and not graph.body.changes_arguments() else None
 
         return trace_backward(vm, [self.pack, self.unpack], run)

@@ -25,7 +25,6 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_disguised
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 COMPUTED = "keeps for its backward what its setup_context computes"
@@ -132,7 +131,7 @@ class Application:
     def differentiable(self) -> Object:
         """The result, with a backward that autograd knows."""
         vm, graph = self.vm, self.vm.graph
-        if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and is_disguised(obj.cls) for obj in (*self.args, *self.saved)):
+        if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and obj.kind.is_disguised for obj in (*self.args, *self.saved)):
             self.refuse("is overridden: whether its backward is, depends on who asks for gradients")
         gradients, bodies = with_gradients_off(vm, self.backwards)
         kept: list[Any] = []

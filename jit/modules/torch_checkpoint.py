@@ -39,7 +39,6 @@ from framejit.objects.object import VM, Codegen, NotConstant, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_disguised, is_wrapper
 from framejit.torch_modes import AUTOCAST_DEVICES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)
@@ -138,7 +137,7 @@ class Captured:
         obj = self.vm.observe(obj)
         if isinstance(obj, TensorObject):
             if self._is_computed(obj) and obj not in self.computed:
-                if obj.has_more() or not (obj.cls is torch.Tensor or is_wrapper(obj.cls)):
+                if obj.has_more() or not (obj.cls is torch.Tensor or obj.kind.wraps):
                     refuse(self.vm, " of a function that returns a tensor of a subclass, or with attributes of its own")
                 self.computed.append(obj)
             return
@@ -252,7 +251,7 @@ def captured(
 ) -> Object:
     """The result of a checkpointed call, whose function is captured as an inner graph."""
     graph = vm.graph
-    if any(isinstance(obj := vm.observe(arg), TensorObject) and is_disguised(obj.cls) for arg in (*args, *kwargs.values())):
+    if any(isinstance(obj := vm.observe(arg), TensorObject) and obj.kind.is_disguised for arg in (*args, *kwargs.values())):
         refuse(vm, " of a tensor of a subclass, whose overrides may be off in the backward pass")
     result = trace_inside(
         vm,

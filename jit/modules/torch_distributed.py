@@ -14,24 +14,67 @@ from types import BuiltinMethodType, FunctionType
 from typing import Any
 
 import torch
+from torch import fx
 
 from framejit import breaks
+from framejit.breaks import Break
 from framejit.graph.builder import TorchVM
+from framejit.graph.jagged import memory_of
+from framejit.graph.trace_state import TraceState
+from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import Source
+from framejit.modules.torch_wrappers import WrapperTensors, flattens, guard_value
 from framejit.objects import abstract
 from framejit.objects.constobject import CONST_BUILDERS
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import models, refuse, wrapper_for, wraps
+from framejit.objects.tensorkind import tensor_kind
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.torchobject import TorchConstObject, make_constructor
+from framejit.torch_classes import is_distributed
 
 if torch.distributed.is_available():
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, distribute_tensor
     from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+
+@tensor_kind(40)
+class DistributedTensors(WrapperTensors):
+    """Tensors that are distributed over processes: wrappers of one local tensor and a layout."""
+
+    name = "distributed"
+
+    def holds_class(self, cls: type) -> bool:
+        return is_distributed(cls) and flattens(cls)
+
+    def meet(self, wrappers: Wrappers) -> None:
+        wrappers.meet_distributed()
+
+    def guard_contents(self, vm: VM, made: Object) -> None:
+        """Guard how a distributed tensor lies on its device mesh, and its part in this process."""
+        vm.observe(abstract.getattr_(vm, made, "_local_tensor"))
+        layout = vm.observe(abstract.getattr_(vm, made, "_spec"))
+        mesh = vm.observe(abstract.getattr_(vm, layout, "mesh"))
+        if mesh.source is None:
+            vm.unsupported(breaks.TensorSubclass("DTensor, whose device mesh isn't from outside"))
+        vm.guard(ValueIs, mesh.source, mesh.value)
+        for name in ("placements", "tensor_meta", "shard_order", "use_strided_shard_as_shard_order"):
+            if name in layout.value.__dict__:
+                guard_value(vm, abstract.getattr_(vm, layout, name), layout)
+
+    def refusal_as_output(self, state: TraceState, node: fx.Node) -> Break | None:
+        """AOTAutograd makes views of inputs with an operator that distributed tensors don't have."""
+        if node.op == "placeholder" or state.instruction_of(node) is None:
+            return None
+        outside = memory_of(fake for fake in state.input_fakes() if is_distributed(type(fake)))
+        return VIEW_LEAVES if memory_of([node.meta["example_value"]]) & outside else None
+
+
+VIEW_LEAVES = breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,")
 
 
 class PlacementObject(TorchConstObject):

@@ -15,7 +15,6 @@ from framejit.objects import abstract
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_disguised
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -34,7 +33,7 @@ def autograd_grad(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
     if vm.observe(given["inputs"]).cls is dict or any(abstract.truth(vm, vm.observe(given[name])) is not usual for name, usual in USUAL if name in given):
         asked.stop(vm)
     tensors = [*asked.outputs, *(asked.inputs or ())]
-    if vm.graph.function_modes.asks_modes() or any(isinstance(tensor, TensorObject) and is_disguised(tensor.cls) for tensor in tensors):
+    if vm.graph.function_modes.asks_modes() or any(isinstance(tensor, TensorObject) and tensor.kind.is_disguised for tensor in tensors):
         asked.stop(vm, ", which is overridden")
     if has_hooks(vm, asked.leaves(vm)):
         asked.stop(vm, ", where there are hooks")

@@ -24,7 +24,6 @@ from framejit.objects.constobject import ConstObject
 from framejit.objects.object import VM, Codegen, Object, settle
 from framejit.objects.registry import models, rules
 from framejit.objects.tensorobject import TensorObject, read_is_leaf, read_retains_grad
-from framejit.torch_classes import is_disguised
 
 METHODS = frozenset({"remove", "__enter__", "__exit__"})
 
@@ -185,7 +184,7 @@ def retain_grad(vm: TorchVM, self: TensorObject) -> Object:
 
 def retain_grad_of_input(vm: TorchVM, tensor: TensorObject) -> Object:
     """retain_grad of a tensor from outside: a leaf keeps its gradient anyway, and so does a tensor for which it was called before."""
-    if tensor.source is None or not is_disguised(tensor.cls):
+    if tensor.source is None or not tensor.kind.is_disguised:
         if read_is_leaf(vm, tensor).constant(vm) or read_retains_grad(vm, tensor).constant(vm):
             return vm.const(None)
     register_natively(vm, tensor, "retain_grad")
@@ -209,7 +208,7 @@ def register_post_accumulate_grad_hook(vm: TorchVM, self: TensorObject, hook: Ob
 def put_on_input(vm: TorchVM, tensor: TensorObject, hook: Object, method: str) -> Object:
     """Put a hook on a tensor from outside, by this method: after the graph, whose own backward passes call it."""
     graph = vm.graph
-    if graph.body is not graph.outermost or graph.transform_around() is not None or is_disguised(tensor.cls) or graph.fakes.has_new_version(tensor.node):
+    if graph.body is not graph.outermost or graph.transform_around() is not None or tensor.kind.is_disguised or graph.fakes.has_new_version(tensor.node):
         register_natively(vm, tensor, method)
     if graph.autograd_node is not None and holds_computed(vm, hook):
         vm.unsupported(breaks.NotInsideAutogradNode(f"{method}() with a hook that may ask for gradients of what was computed,"))

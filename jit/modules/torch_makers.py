@@ -20,11 +20,11 @@ from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
+from framejit.objects.tensorkind import kind_of_class
 from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import as_tensor
-from framejit.torch_classes import is_disguised
 
 # Parameters.
 
@@ -34,7 +34,7 @@ def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object |
     """The function that `torch.nn.Parameter` calls, and tensor subclasses that don't record where their data comes from."""
     real, tensor = vm.observe(cls).constant(vm), vm.observe(data)
     is_leaf = require_grad is not None and bool(vm.observe(require_grad).constant(vm))
-    if isinstance(tensor, TensorObject) and is_disguised(real) and not is_leaf and not (others or named):
+    if isinstance(tensor, TensorObject) and kind_of_class(real).is_disguised and not is_leaf and not (others or named):
         detached = vm.observe(enter(vm, torch.Tensor.detach, [tensor]))
         assert isinstance(detached, TensorObject)
         return of_class(vm, detached, real)

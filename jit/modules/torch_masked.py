@@ -9,15 +9,53 @@ Operators on one run with torch's own override. The rest of its methods is trace
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 from torch.masked.maskedtensor.core import MaskedTensor
 
+from framejit import breaks, classes
+from framejit.breaks import Break
+from framejit.graph.trace_state import TraceState
+from framejit.graph.wrappers import Wrappers
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
+from framejit.objects.tensorkind import TensorKind, tensor_kind
 from framejit.objects.torchcall import enter
+
+
+@tensor_kind(30)
+class MaskedTensors(TensorKind):
+    """Masked tensors: a graph has those that it makes, and none from outside."""
+
+    name = "masked"
+    stays_itself = True
+    brings_its_own = True
+    has_memory = False
+
+    def holds_class(self, cls: type) -> bool:
+        return cls is MaskedTensor
+
+    def refusal(self, tensor: torch.Tensor) -> Break | None:
+        return breaks.TensorSubclass(classes.qualname(type(tensor)))
+
+    def note_result(self, state: TraceState, made: Object) -> None:
+        state.part(Wrappers).meet_masked()
+
+    def parts(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        return [fake.__dict__["_masked_data"], fake.__dict__["_masked_mask"]]
+
+    def refusal_as_result(self, fake: torch.Tensor) -> Break | None:
+        return MAKES_MASKED if fake.requires_grad else None
+
+    def refusal_as_output(self, state: TraceState, node: fx.Node) -> Break | None:
+        return LEAVES
+
+
+MAKES_MASKED = breaks.NotInsideAutogradNode("making a masked tensor with a gradient, which is masked too,")
+LEAVES = breaks.NotInsideAutogradNode("a masked tensor, which leaves the graph,")
 
 
 def makes_node(function: Callable[..., Any], target: Callable[..., Any]) -> None:

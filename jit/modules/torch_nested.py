@@ -3,15 +3,74 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch.nested._internal import nested_tensor
 
 from framejit.graph.builder import TorchVM
-from framejit.objects.object import Object
+from framejit.graph.graph_inputs import GraphInputs
+from framejit.graph.jagged import contexts_of, parts_of
+from framejit.graph.trace_state import TraceState
+from framejit.graph.wrappers import Wrappers
+from framejit.guards.kinds import TensorMatch
+from framejit.guards.source import Source
+from framejit.guards.tensor_spec import spec_without_sizes
+from framejit.modules.torch_wrappers import guard_value
+from framejit.objects import abstract
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
+from framejit.objects.tensorkind import TensorKind, tensor_kind
+from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.torch_classes import is_jagged
+
+
+@tensor_kind(20)
+class JaggedTensors(TensorKind):
+    """Nested tensors of the layout `torch.jagged`."""
+
+    name = "jagged"
+    stays_itself = True
+    brings_its_own = True
+    has_memory = False
+
+    def holds_class(self, cls: type) -> bool:
+        return is_jagged(cls)
+
+    def make_input(self, inputs: GraphInputs, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> TensorObject:
+        state = inputs.state
+        state.refresh()
+        wrappers = state.part(Wrappers)
+        wrappers.meet_nested()
+        context = contexts_of(source, tensor, inputs.shapes.context_of_part)
+        fake = state.fakes.of_input(tensor, context)
+        state.vm.guard(TensorMatch, source, spec_without_sizes(tensor))
+        obj = inputs.add(source, tensor, plain, fake, context)
+        wrappers.note_nested(obj)
+        return obj
+
+    def guard_contents(self, vm: VM, made: Object) -> None:
+        """Guard what a nested tensor consists of, from which its sizes follow."""
+        names = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache")
+        parts = {name: abstract.getattr_(vm, made, name) for name in names}
+        for part in parts.values():
+            guard_value(vm, part, made)
+        lengths = vm.observe(parts["_lengths"])
+        vm.graph.holds_lengths(vm.observe(parts["_offsets"]) if lengths.cls is type(None) else lengths)
+
+    def note_result(self, state: TraceState, made: Object) -> None:
+        assert isinstance(made, TensorObject)
+        wrappers = state.part(Wrappers)
+        wrappers.meet_nested()
+        wrappers.note_nested(made)
+
+    def parts(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        return list(parts_of(fake).values())
+
+    def sized(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        return [fake, *self.parts(fake)]
 
 
 def makes_nested(function: Callable[..., Any]) -> None:

@@ -15,11 +15,12 @@ from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.overrides import arguments, arguments_asked, ask, overrides_in
 from framejit.objects.registry import models, wraps
+from framejit.objects.tensorkind import kind_of_class
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.torchobject import CSequence, struct_sequence
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_disguised, overrides_operators
+from framejit.torch_classes import overrides_operators
 from framejit.torch_function_stack import default_devices
 
 NATIVE = torch._C
@@ -31,7 +32,7 @@ NOWRAP = frozenset(get_default_nowrap_functions())
 
 def of_class(vm: TorchVM, tensor: TensorObject, cls: type) -> TensorObject:
     """`tensor.as_subclass(cls)`: a view of the whole tensor. In the graph it is a plain tensor."""
-    if overrides_operators(cls) or (not is_disguised(cls) and cls is not torch.Tensor):
+    if overrides_operators(cls) or (not kind_of_class(cls).is_disguised and cls is not torch.Tensor):
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(cls)}, made by as_subclass()"))
     made = enter(vm, ALIAS, [tensor])
     assert isinstance(made, TensorObject)

@@ -6,27 +6,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit import breaks
+from framejit.breaks import Break
 from framejit.graph.builder import TorchVM
+from framejit.graph.fake import refusal_of_record, refusal_of_values
 from framejit.graph.fakes import storages
+from framejit.graph.graph_inputs import GraphInputs
+from framejit.graph.inputs import is_static
 from framejit.graph.operator_call import OperatorCall, Phase, rule
-from framejit.graph.sparse import BASE, PARTS, is_sparse
+from framejit.graph.sparse import BASE, PARTS, context_of_sparse, is_sparse, parts_of_sparse, rest_on_form
 from framejit.graph.trace_state import TraceState
 from framejit.graph.values import tensors_of
-from framejit.guards.source import MISSING
+from framejit.guards.kinds import TensorMatch
+from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import SparsePart
+from framejit.guards.tensor_spec import tensor_spec
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
+from framejit.objects.tensorkind import TensorKind, tensor_kind
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.operator_exceptions import PRODUCTS_OF_SPARSE
 from framejit.torch_classes import is_plain
+
+
+@tensor_kind(100)
+class SparseTensors(TensorKind):
+    """Tensors that have their data in tensors of indices and values. The sizes of one from outside are constants."""
+
+    name = "sparse"
+    has_memory = False
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        return is_sparse(tensor)
+
+    def refusal(self, tensor: torch.Tensor) -> Break | None:
+        return (refusal_of_values(tensor) if tensor.requires_grad else None) or refusal_of_record(tensor)
+
+    def make_input(self, inputs: GraphInputs, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> TensorObject:
+        state = inputs.state
+        if not state.demands.takes_sparse:
+            state.vm.unsupported(breaks.UnsupportedValue(f"a tensor of layout {plain.layout}, with which the backend can't compile the graph"))
+        if not is_static(source, plain) and state.dynamic.dimensions(source, plain):
+            state.vm.unsupported(breaks.UnsupportedValue(f"a tensor of layout {plain.layout}, whose sizes vary"))
+        state.refresh()
+        with state.modes.initial.applied():
+            context = context_of_sparse(source, plain)
+            rest_on_form(state.vm, source, plain, context)
+        fake = state.fakes.of_input(tensor, context)
+        state.vm.guard(TensorMatch, source, tensor_spec(tensor))
+        return inputs.add(source, tensor, plain, fake, context)
+
+    def parts(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        return list(parts_of_sparse(fake))
+
+    def sized(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        return ()
+
+    def refusal_as_argument(self, fake: torch.Tensor) -> Break | None:
+        return TAKES_SPARSE if is_lost(fake) else None
+
+    def refusal_as_result(self, fake: torch.Tensor) -> Break | None:
+        return MAKES_SPARSE if is_lost(fake) else None
+
+
+TAKES_SPARSE = breaks.NotInsideAutogradNode("taking a sparse tensor with a gradient, or in a compressed layout where gradients are recorded,")
+MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradient")
+
+
+def is_lost(sparse: torch.Tensor) -> bool:
+    """Whether AOTAutograd can't do with a sparse tensor: it would lose its gradient, and may end the process over one that a backward pass needs."""
+    return sparse.requires_grad if sparse.layout is torch.sparse_coo else torch.is_grad_enabled()
+
 
 UNDERSCORED = {"indices": BASE._indices, "values": BASE._values}
 """Methods of coalesced tensors in coordinate format, and those that return the same tensors without checking that they are coalesced."""

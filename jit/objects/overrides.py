@@ -19,9 +19,9 @@ from framejit import breaks, classes
 from framejit.objects import abstract
 from framejit.objects.dictobject import dict_of
 from framejit.objects.object import VM, Object
+from framejit.objects.tensorkind import overrides_functions
 from framejit.objects.torchfunctions import TorchOperation
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import overrides_functions
 
 if TYPE_CHECKING:
     from framejit.objects.delivery import Delivery

@@ -18,11 +18,12 @@ from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Namespace, Object, fold
 from framejit.objects.overrides import is_overridden
 from framejit.objects.registry import Model, models, sets
+from framejit.objects.tensorkind import TensorKind, kind_of_class
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, stays_itself, store_data, store_grad
+from framejit.torch_classes import as_class, store_data, store_grad
 
 if TYPE_CHECKING:
     from torch import fx
@@ -52,6 +53,11 @@ class TensorObject(Object):
         self.retains = False
 
     @property
+    def kind(self) -> TensorKind:
+        """The kind of tensors that its class is of."""
+        return kind_of_class(self.cls)
+
+    @property
     def fake(self) -> torch.Tensor:
         """The tensor without its data, as of the last `look`."""
         found: torch.Tensor = self.node.meta["example_value"]
@@ -78,7 +84,7 @@ class TensorObject(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         if name == "__class__":
             return vm.const(self.cls)
-        if self.source is None and name in self.fake.__dict__ and stays_itself(self.cls):
+        if self.source is None and name in self.fake.__dict__ and self.kind.stays_itself:
             return self.part(vm, name)
         raw = vm.raw_type_lookup(self.cls, name)
         read = operation_of(raw.__get__) if type(raw) is GetSetDescriptorType else None
@@ -98,7 +104,7 @@ class TensorObject(Object):
         return enter(vm, getattr, [self, vm.const(name)])
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        if stays_itself(self.cls):
+        if self.kind.stays_itself:
             vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which .{name} is set"))
         raw = vm.raw_type_lookup(self.cls, name)
         if type(raw) is GetSetDescriptorType:
@@ -199,7 +205,7 @@ class TensorObject(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_node(self.node)
-        if is_disguised(self.cls):
+        if self.kind.is_disguised:
             if self.fake.requires_grad and self.fake.is_leaf:
                 cg.unsupported(breaks.CannotReconstruct(f"a leaf of the class {classes.qualname(self.cls)}"))
             cg.load_const(self.cls)
@@ -294,7 +300,7 @@ def read_is_meta(vm: VM, self: TensorObject) -> Object:
 def source_of(tensor: TensorObject, name: str) -> Source:
     """The source of an attribute that torch computes, for a tensor from outside. The trace has already asked the tensor's class."""
     assert tensor.source is not None
-    return tensor.source.child(TensorAttribute if is_disguised(tensor.cls) else CAttr, name)
+    return tensor.source.child(TensorAttribute if tensor.kind.is_disguised else CAttr, name)
 
 
 @models(torch.Tensor.requires_grad)

@@ -20,9 +20,9 @@ from framejit.objects.naming import callable_name
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.overrides import ask_for_operation, is_in_python, is_overridden
 from framejit.objects.registry import by_library, call_model, model_of, setter_of
+from framejit.objects.tensorkind import kind_of_class, overrides
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.operator_facts import changes_tensor_itself
-from framejit.torch_classes import is_disguised, overrides
 
 EMPTY: dict[str, Object] = {}
 ITEMS = {operator.getitem: "indexing a tensor with", operator.setitem: "storing to a tensor, as index or value:"}
@@ -82,7 +82,7 @@ def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Objec
 def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
     """Run the operation in the graph. Raises NotConstant if an argument can't be an argument of a node."""
     changes_it = operation.op == "call_method" and changes_tensor_itself(operation.target)
-    if changes_it and is_disguised(args[0].cls) and args[0].source is not None:  # in the graph it is another tensor, of a plain class
+    if changes_it and kind_of_class(args[0].cls).is_disguised and args[0].source is not None:  # in the graph it is another tensor, of a plain class
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(args[0].cls)}, of which {operation.target}() changes a tensor from outside"))
     if operation.swapped:
         args = args[::-1]

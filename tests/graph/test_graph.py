@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import fx
 
-from framejit import breaks
+from framejit import breaks, modules
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.finished import GraphResult
 from framejit.graph.global_modes import Modes
@@ -35,6 +35,7 @@ class Stub:
     """As much of a VM as the graph needs."""
 
     def __init__(self) -> None:
+        modules.load()
         self.trail = Trail()
         self.root_source = Root()
         self.guards: list[tuple[type[Guard], Any, tuple[Any, ...]]] = []
