@@ -182,6 +182,49 @@ def test_parts_of_the_graph_share_one_state():
     assert sorted(node.name for node in classes if "Protocol" in map(ast.unparse, node.bases)) == ["RunningTrace", "TorchVM"]
 
 
+ASKED_ELSEWHERE = {
+    "is_jagged": {
+        "graph.wrappers",  # of a changed nested tensor, the values are compared with those of others, and the offsets aren't
+        "driver.second_run",  # the driver knows no Objects: whether the arguments of a call can be copied
+    },
+    "is_distributed": {"backends.compile"},  # backends know no Objects: what torch keeps of layouts
+    "is_functorch_wrapped_tensor": {"graph.graph_inputs"},  # the memory of these is that of others, so it isn't compared
+}
+"""Where it is asked whether a tensor is of one kind, besides the kind's own file."""
+KINDS_AT_HOME = {
+    "is_jagged": "modules.torch_nested", "is_distributed": "modules.torch_distributed", "is_functorch_wrapped_tensor": "modules.plain_tensors",
+    "is_sparse": "modules.torch_sparse",
+}  # fmt: skip
+"""What says whether a tensor is of a kind, and the kind's own file."""
+
+
+def test_kinds_of_tensors_are_told_apart_by_the_kinds_alone():
+    """Everything else asks the tensor's kind for what it needs (objects/tensorkind.py): no chain of questions has to know all kinds."""
+    asked = {name: {module.short for module in MODULES if names_in(module, name)} for name in KINDS_AT_HOME}
+    defined = {"torch_classes", "transforms_in_force", "graph.sparse"}
+    assert {name: found - defined - {KINDS_AT_HOME[name]} for name, found in asked.items()} == {name: ASKED_ELSEWHERE.get(name, set()) for name in asked}
+
+
+def test_kinds_of_tensors_are_registered_in_the_files_of_their_subjects():
+    """No file imports a kind, but to derive another one of it."""
+    places = {node.name: module.short for module in MODULES for node in module.nodes(ast.ClassDef) if "tensor_kind" in map(called, node.decorator_list)}
+    assert len(places) > 10
+    assert all(place.startswith("modules.") for place in places.values())
+    imported_kinds = [alias.name for module in MODULES for node in module.nodes(ast.ImportFrom) for alias in node.names if alias.name in places]
+    assert imported_kinds == ["WrapperTensors"]
+
+
+def called(decorator: ast.AST) -> str:
+    """The name of the function that a decorator calls."""
+    return ast.unparse(decorator.func) if isinstance(decorator, ast.Call) else ""
+
+
+def names_in(module: Module, name: str) -> bool:
+    """Whether a module imports a function of this name, or has one."""
+    imported_here = any(alias.name == name for node in module.nodes(ast.ImportFrom) for alias in node.names)
+    return imported_here or any(node.name == name for node in module.nodes(ast.FunctionDef))
+
+
 def imports_among(rooms: Callable[[Module], bool], forbidden: Iterable[str]) -> list[str]:
     """What modules import that they must not know."""
     return [f"{module.path} must not import {name}" for module in MODULES if rooms(module) for name in module.imports() if starts(name, forbidden)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from framejit.backends.registry import Backend
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import Demands
+from framejit.graph.sparse import sparse_values
 from framejit.guards.dynamic import FIXED, Dynamic
 
 
@@ -46,11 +47,11 @@ def giving_up(demand: str, is_in: Callable[[GraphBuilder], bool]) -> Retreat:
 
 
 def makes_sparse(graph: GraphBuilder) -> bool:
-    return any(node.op != "placeholder" for node in graph.sparse_values())
+    return any(node.op != "placeholder" for node in sparse_values(graph.outermost.fx))
 
 
 def takes_sparse(graph: GraphBuilder) -> bool:
-    return any(node.op == "placeholder" or any(user.op != "output" for user in node.users) for node in graph.sparse_values())
+    return any(node.op == "placeholder" or any(user.op != "output" for user in node.users) for node in sparse_values(graph.outermost.fx))
 
 
 def floats_are_constants(failed: FailedGraph) -> TraceTerms | None:

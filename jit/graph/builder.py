@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,12 +45,10 @@ from framejit.graph.results import Results, has_unbacked
 from framejit.graph.running import RunningTrace
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
-from framejit.graph.sparse import is_sparse
 from framejit.graph.spelling import make_spellable
 from framejit.graph.statistics import changing
 from framejit.graph.trace_state import EMPTY, TraceState
 from framejit.graph.unbacked import Unbacked, is_unbacked
-from framejit.graph.values import tensors_of
 from framejit.graph.wrappers import Wrappers
 from framejit.graph.written import WRITTEN_INSIDE, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
@@ -374,10 +372,6 @@ class GraphBuilder(TraceState):
     def is_empty(self) -> bool:
         """Whether the graph has neither an input nor an operator."""
         return not self.known_inputs and not self.outermost.notes
-
-    def sparse_values(self) -> Iterator[fx.Node]:
-        """The nodes of the outermost graph that give sparse tensors, including inputs."""
-        return (node for node in self.outermost.fx.nodes if any(map(is_sparse, tensors_of(node.meta.get("example_value")))))
 
     def has_operators(self) -> bool:
         """Whether the outermost graph has any node besides inputs."""

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.graph.running import RunningTrace
+from framejit.graph.values import tensors_of
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import SparsePart
@@ -40,6 +42,11 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     """Whether a tensor has its data in tensors of indices and values."""
     with torch._C.DisableTorchFunction():
         return tensor.layout in PARTS
+
+
+def sparse_values(graph: fx.Graph) -> Iterator[fx.Node]:
+    """The nodes of a graph that give sparse tensors, inputs among them."""
+    return (node for node in graph.nodes if any(map(is_sparse, tensors_of(node.meta.get("example_value")))))
 
 
 @dataclass(frozen=True, slots=True)
