@@ -109,6 +109,7 @@ def test_a_kind_goes_into_graphs_as_itself_and_says_what_is_guarded() -> None:
         def parts(self, fake: Any) -> Sequence[torch.Tensor]:
             return [fake.inner]
 
+    framejit.reset()
     compiled = framejit.compile(doubled, backend="eager")
     box = Box(torch.randn(3), 3)
     for factor, remark, graphs in ((3, "new", 1), (3, "changed", 1), (4, "changed", 2)):
