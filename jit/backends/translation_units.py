@@ -28,10 +28,10 @@ ONE_FUNCTION = re.compile(rf'\s*{re.escape(INCLUDE)}\s*extern "C"\s+void\s+kerne
 """The source of a kernel that has nothing at file scope besides its function."""
 
 BINDING = """
-static PyObject* kernel{number}_py(PyObject* self, PyObject* args) {{
+static PyObject* kernel{number}_py(PyObject* self, {parameters}) {{
     try {{
-        if (!PyTuple_CheckExact(args) || PyTuple_GET_SIZE(args) != {count}) [[unlikely]]
-            throw std::runtime_error("requires a tuple of {count} args");
+        if ({given} != {count}) [[unlikely]]
+            throw std::runtime_error("requires {count} args");
         kernel{number}({args});
         Py_RETURN_NONE;
     }} catch (std::exception const& error) {{
@@ -43,6 +43,12 @@ static PyObject* kernel{number}_py(PyObject* self, PyObject* args) {{
     }}
 }}
 """
+PARAMETERS, GIVEN, CONVENTION = (
+    ("PyObject* const* args, Py_ssize_t count", "count", "METH_FASTCALL")
+    if "PyObject* const* args" in CppPythonBindingsCodeCache.suffix_template  # torch 2.15
+    else ("PyObject* args", "PyTuple_GET_SIZE(args)", "METH_VARARGS")
+)
+"""How Inductor's `parse_arg` takes the arguments of a call: in C, their declaration, their number, and the calling convention."""
 ALL_KERNELS = """
 static PyMethodDef methods_of_kernels[] = {{ {methods} }};
 
@@ -179,9 +185,10 @@ def definition(number: int, kernel: Kernel) -> str:
 def together_in(unit: Sequence[Kernel]) -> type[CppPythonBindingsCodeCache]:
     """The class by which Inductor compiles and loads a library, with one Python function that returns those of the kernels."""
     bindings = [
-        BINDING.format(number=number, count=len(kernel.argtypes), args=parsed(kernel.argtypes)) for number, kernel in enumerate(unit)
+        BINDING.format(number=number, count=len(kernel.argtypes), args=parsed(kernel.argtypes), parameters=PARAMETERS, given=GIVEN)
+        for number, kernel in enumerate(unit)
     ]
-    methods = ", ".join(f'{{"kernel", kernel{number}_py, METH_VARARGS, ""}}' for number in range(len(unit)))
+    methods = ", ".join(f'{{"kernel", (PyCFunction)(void (*)(void))kernel{number}_py, {CONVENTION}, ""}}' for number in range(len(unit)))
     code = "".join(bindings) + ALL_KERNELS.format(methods=methods)
     return type(
         "Unit",

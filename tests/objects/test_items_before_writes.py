@@ -181,6 +181,7 @@ def test_items_taken_in_turn() -> None:
     agree(exchanged, torch.tensor([1.0, 3.0, 2.0, 4.0], dtype=torch.float64), breaks=None)
 
 
+@pytest.mark.skipif(torch.__version__ >= "2.14", reason="torch's own cond, in eager, takes no numbers out of tensors any more")
 def test_numbers_are_used_in_a_branch_of_the_graph() -> None:
     def chosen(x: torch.Tensor) -> Any:
         n = x[0].item()

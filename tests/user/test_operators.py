@@ -105,8 +105,9 @@ def test_what_is_left_to_torch() -> None:
         torch.testing.assert_close(mapped(x), expected)
         program = torch.export.export(Exported(), (x,), strict=False)
         torch.testing.assert_close(program.module()(-x), -x * 2)
-        with pytest.raises(ValueError, match="need to be on CUDA"):
-            associative_scan(torch.mul, x, 0)
+        if torch.__version__ < "2.14":
+            with pytest.raises(ValueError, match="need to be on CUDA"):
+                associative_scan(torch.mul, x, 0)
     assert not seen and framejit.statistics()["graphs"] == 0
 
 
