@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from evaluator import cpythons_evaluator
 
 from framejit import _runtime, logs, report
 from framejit import config as framejit_config
@@ -46,6 +47,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     backends = getattr(metafunc.module, "IN_THE_PLACE_OF_EAGER", None)
     if backends is not None and "in_the_place_of_eager" in metafunc.fixturenames:
         metafunc.parametrize("in_the_place_of_eager", backends, indirect=True)
+
+
+@pytest.fixture
+def own_evaluator() -> Iterator[None]:
+    """CPython runs frames itself in this test, whatever hook an earlier test has left installed."""
+    with cpythons_evaluator():
+        yield
 
 
 def pytest_collection_finish() -> None:

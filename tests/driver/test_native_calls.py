@@ -543,6 +543,7 @@ def test_recursion():
         assert torch.equal(eager(depth)(x, n), depth(x, n))
 
 
+@pytest.mark.usefixtures("own_evaluator")
 @pytest.mark.slow
 @pytest.mark.parametrize("compiles", [True, False])
 def test_recursion_is_as_deep_as_without_a_region(compiles):
@@ -571,6 +572,7 @@ def test_recursion_is_as_deep_as_without_a_region(compiles):
     assert abs(deepest(compiled) - deepest(f)) <= 12
 
 
+@pytest.mark.usefixtures("own_evaluator")
 def test_deep_recursion_under_a_raised_limit():
     def down(n):
         return 0 if n == 0 else 1 + down(n - 1)

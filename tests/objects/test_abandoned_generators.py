@@ -159,23 +159,10 @@ def begun_generator_in_an_iterator(log):
     return enumerate(begun_generator(log))
 
 
-def arguments_are_held():
-    """Whether a caller holds the arguments of a call until it returns, as CPython does where calls go through a PEP 523 hook."""
-
-    def use(loud):
-        loud = None
-        log.append("in")
-
-    log = []
-    use(Loud(log))
-    return log == ["in", "gone"]
-
-
+@pytest.mark.usefixtures("own_evaluator")
 @pytest.mark.parametrize("held", [begun_generator, begun_generator_in_an_iterator], ids=lambda held: held.__name__)
 @pytest.mark.parametrize("program", PROGRAMS_THAT_LET_GO, ids=lambda program: program.__name__)
 def test_a_generator_that_waits_inside_try_ends_in_its_place(program, held):
-    if program is lets_go_inside_called_functions and arguments_are_held():
-        pytest.skip("torch has left its PEP 523 hook behind, after a compilation of its own that failed: CPython's calls hold their arguments under one")
     make = framejit.disable(held)
 
     def steps(compile):

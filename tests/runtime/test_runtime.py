@@ -274,6 +274,7 @@ def depth_reached(function: Callable[[int], int]) -> int:
     return low
 
 
+@pytest.mark.usefixtures("own_evaluator")
 @pytest.mark.parametrize("limit", [1000, 5000])
 @pytest.mark.parametrize("mode", ["compiled", "as written", "disabled"])
 def test_recursion_is_as_deep_as_without_the_hook(limit, mode):
@@ -293,6 +294,7 @@ def test_recursion_is_as_deep_as_without_the_hook(limit, mode):
         sys.setrecursionlimit(before)
 
 
+@pytest.mark.usefixtures("own_evaluator")
 def test_the_callback_has_room_at_the_recursion_limit():
     """A call that fits is made, though looking for its entry takes more frames than are left; and the program's own room is what it was."""
 

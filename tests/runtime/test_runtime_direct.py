@@ -613,6 +613,7 @@ def deepest_call(call: Callable[[int], object], deepest: list[int]) -> int:
     return deepest.pop()
 
 
+@pytest.mark.usefixtures("own_evaluator")
 @pytest.mark.parametrize("limit", [1000, 4000])
 def test_recursion_is_as_deep_as_with_frames(limit):
     def graph(inputs):
