@@ -105,7 +105,7 @@ test-logs: $(INSTALLED)
 	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q --all-logs $(ARGS)
 
 fuzz: $(INSTALLED)
-	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)
+	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_random_programs.py $(ARGS)
 
 conformance: $(INSTALLED)
 	$(BIN)/python tests/conformance/score.py $(ARGS)

@@ -9,7 +9,6 @@ from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from framejit import classes
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
@@ -17,6 +16,7 @@ from framejit.guards import global_state, script_source, shapes, tensor_source  
 from framejit.guards.kinds import KINDS, Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
 from framejit.guards.source import MISSING, SOURCES, Call, Pinned, Root, Source
+from framejit.program import classes
 
 STEPS = {kind: ACCESSOR_NUMBERS[accessor] for accessor, kind in SOURCES.items()}
 """The number of each kind of source's accessor."""

@@ -18,7 +18,7 @@ from framejit.guards.kinds import Change, Difference, Equals, Guard, InOrderOfDi
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
-from framejit.naming import short
+from framejit.program.naming import short
 
 MOST_LISTED = 3
 """If entries differ only in what they expect, at most so many of the expected values are named."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
-from framejit import directives
 from framejit.guards.kinds import Guard, same_constant
 from framejit.guards.source import Call, Root, UserLine
-from framejit.naming import constant, name_of
-from framejit.torch_modes import EQUAL, KEYS, MODES, read_state
+from framejit.program.naming import constant, name_of
+from framejit.said import directives
+from framejit.torch_state.torch_modes import EQUAL, KEYS, MODES, read_state
 
 Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
 """A function of torch, or in C, that reads a setting of the process, with its arguments and the plain constant that it returned."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from framejit import classes
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
-from framejit.naming import constant, short, with_article
+from framejit.program import classes
+from framejit.program.naming import constant, short, with_article
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from framejit.directives import Directives
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
 from framejit.guards.kinds import Guard
 from framejit.guards.relations import Relation
 from framejit.guards.source import Root, Source, UserLine
+from framejit.said.directives import Directives
 from framejit.trail import Trail
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
-from framejit import classes
 from framejit.errors import UserFrame
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
-from framejit.naming import constant, name_of
+from framejit.program import classes
+from framejit.program.naming import constant, name_of
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 """The result of `fetch` if the path ends early: there is no such key, a cell is empty, a slot is unset."""

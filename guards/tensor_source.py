@@ -9,10 +9,10 @@ from typing import Any
 import numpy
 import torch
 
-from framejit import torch_function_stack
 from framejit._runtime import has_plain_strides
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import holds_elements, item_of, size_of, strides_and_offset
+from framejit.torch_state import torch_function_stack
 
 
 class TensorSize(Source):

@@ -31,11 +31,11 @@ from framejit.errors import (
 )
 from framejit.logs import set_logs
 from framejit.report import statistics
-from framejit.stance import set_stance
+from framejit.said.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
+from framejit.said.stance import set_stance
 from framejit.user.api import compile, is_compiling, reset
 from framejit.user.explanation import explain
 from framejit.user.export import export
-from framejit.user.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
 from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from framejit.user.operators import compile_operators
 from framejit.user.profiles import load_profile, save_profile

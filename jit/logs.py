@@ -16,7 +16,6 @@ from types import CodeType
 
 from framejit import config
 from framejit.breaks import Break
-from framejit.directives import untraced
 from framejit.errors import (
     BadArgument,
     ConfigError,
@@ -29,6 +28,7 @@ from framejit.errors import (
     suggestion,
 )
 from framejit.report import STATISTICS, BreakNote, counted, place, record_internal_error
+from framejit.said.directives import untraced
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {

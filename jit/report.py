@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from framejit.breaks import Break
-from framejit.directives import untraced
 from framejit.errors import UserFrame
+from framejit.said.directives import untraced
 
 COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guards", "internal_errors")
 """The names of the counters. frames: compiled frames (entries made); graphs: compiled frames that call a graph; fallbacks: frames that run uncompiled."""

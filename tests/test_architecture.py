@@ -27,32 +27,32 @@ PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 """Programs as users write them, which the break pages show: nothing imports them."""
 
-# Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
-FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
-              "operator_exceptions", "operator_facts", "own_operators", "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack",
-              "torch_modes", "trail", "transforms_in_force", "warning_filters"}
+# Room -> the rooms that it may import of, besides itself and the foundation, which everyone may know.
+FOUNDATION = {"_runtime", "breaks", "config", "errors", "logs", "process", "program", "report", "said", "torch_state", "trail"}
 ENTRANCES = {"", "__main__", "build_check", "environment"}
 """The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),
-    "app": set(),
-    "objects": {"guards", "app"},
+    "plain": set(),
+    "objects": {"guards", "plain"},
     "effects": {"bytecode", "objects"},
     "graph": {"guards", "objects"},
-    "modules": {"guards", "app", "objects", "graph", "user"},  # user: what the user's surface means in a trace
+    "library": {"guards", "plain", "objects", "graph", "user"},  # user: what the user's surface means in a trace
     "ceval": {"bytecode", "guards", "objects"},
     "codegen": {"bytecode", "guards", "objects", "effects"},
     "backends": {"graph"},
     "reporting": {"guards"},
     "driver": {"bytecode", "guards", "backends", "reporting"},
     "user": {"guards", "backends", "driver"},
-    "tracing": {"bytecode", "guards", "app", "effects", "objects", "modules", "graph", "ceval", "codegen", "driver", "reporting"},
-    "compiler": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
+    "tracing": {"bytecode", "guards", "plain", "effects", "objects", "library", "graph", "ceval", "codegen", "driver", "reporting"},
+    "compiler": {"bytecode", "guards", "effects", "objects", "library", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
 }
 
 # Modules that may import torch are all others'; these stay usable, and testable, without it.
-WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "naming", "report", "trail", "config", "directives", "guards.source")
+WITHOUT_TORCH = (
+    "bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "program.naming", "said.directives", "guards.source",
+)  # fmt: skip
 # The interpreter's own business: opcodes, the assembler, CPython versions.
 OBJECTS_MUST_NOT_IMPORT = ("dis", "opcode", "bytecode", "framejit.bytecode", "framejit.ceval", "framejit.codegen")
 
@@ -60,8 +60,6 @@ OBJECTS_MUST_NOT_IMPORT = ("dis", "opcode", "bytecode", "framejit.bytecode", "fr
 def layer_of(name: str) -> str:
     """The room that a module lies in; empty for those at the root."""
     parts = name.split(".")
-    if parts[1:3] == ["modules", "app"]:
-        return "app"
     return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else ""
 
 
@@ -146,7 +144,8 @@ def test_rooms_have_an_order():
 
 
 def test_every_module_lies_in_a_room():
-    """At the root lies only what everyone may know."""
+    """At the root lies only what everyone may know, in a dozen files."""
+    assert len(list((ROOT / "jit").glob("*.py*"))) <= 12
     assert not [module.path for module in MODULES if not module.layer and module.short.partition(".")[0] not in FOUNDATION | ENTRANCES]
 
 
@@ -169,7 +168,7 @@ def test_imports_have_no_cycles():
 
 def test_the_vm_that_objects_see_is_small():
     """Each protocol of the running trace is one concept, which a reader takes in at once."""
-    (module,) = (module for module in MODULES if module.short == "objects.vm")
+    (module,) = (module for module in MODULES if module.short == "objects.core.vm")
     protocols = {node.name: node.body for node in module.tree.body if isinstance(node, ast.ClassDef)}
     sizes = {name: sum(isinstance(member, (ast.FunctionDef, ast.AnnAssign)) for member in body) for name, body in protocols.items()}
     assert max(sizes[name] for name in sizes if name != "Writer") <= 15, sizes
@@ -192,16 +191,18 @@ ASKED_ELSEWHERE = {
 }
 """Where it is asked whether a tensor is of one kind, besides the kind's own file."""
 KINDS_AT_HOME = {
-    "is_jagged": "modules.torch_nested", "is_distributed": "modules.torch_distributed", "is_functorch_wrapped_tensor": "modules.plain_tensors",
-    "is_sparse": "modules.torch_sparse",
-}  # fmt: skip
+    "is_jagged": "library.torch.jagged.nested_tensors",
+    "is_distributed": "library.torch.distributed.distributed_tensors",
+    "is_functorch_wrapped_tensor": "library.torch.tensors.plain_tensors",
+    "is_sparse": "library.torch.sparse.sparse_tensors",
+}
 """What says whether a tensor is of a kind, and the kind's own file."""
 
 
 def test_kinds_of_tensors_are_told_apart_by_the_kinds_alone():
-    """Everything else asks the tensor's kind for what it needs (objects/tensorkind.py): no chain of questions has to know all kinds."""
+    """Everything else asks the tensor's kind for what it needs (objects/tensors/tensorkind.py): no chain of questions has to know all kinds."""
     asked = {name: {module.short for module in MODULES if names_in(module, name)} for name in KINDS_AT_HOME}
-    defined = {"torch_classes", "transforms_in_force", "graph.sparse"}
+    defined = {"torch_state.torch_classes", "torch_state.transforms_in_force", "library.torch.sparse.sparse"}
     assert {name: found - defined - {KINDS_AT_HOME[name]} for name, found in asked.items()} == {name: ASKED_ELSEWHERE.get(name, set()) for name in asked}
 
 
@@ -209,7 +210,7 @@ def test_kinds_of_tensors_are_registered_in_the_files_of_their_subjects():
     """No file imports a kind, but to derive another one of it."""
     places = {node.name: module.short for module in MODULES for node in module.nodes(ast.ClassDef) if "tensor_kind" in map(called, node.decorator_list)}
     assert len(places) > 10
-    assert all(place.startswith("modules.") for place in places.values())
+    assert all(place.startswith("library.") for place in places.values())
     imported_kinds = [alias.name for module in MODULES for node in module.nodes(ast.ImportFrom) for alias in node.names if alias.name in places]
     assert imported_kinds == ["WrapperTensors"]
 
@@ -235,11 +236,11 @@ def test_torch_is_only_where_it_belongs():
 
 
 def test_objects_know_no_opcodes():
-    assert not imports_among(lambda module: module.layer in ("objects", "modules"), OBJECTS_MUST_NOT_IMPORT)
+    assert not imports_among(lambda module: module.layer in ("objects", "library"), OBJECTS_MUST_NOT_IMPORT)
 
 
 def test_backends_see_only_fx():
-    frontend = [f"framejit.{layer}" for layer in ("objects", "ceval", "codegen", "bytecode", "effects", "modules")]
+    frontend = [f"framejit.{layer}" for layer in ("objects", "ceval", "codegen", "bytecode", "effects", "library")]
     assert not imports_among(lambda module: module.layer == "backends", frontend)
 
 
@@ -375,7 +376,7 @@ def test_the_peer_is_named_in_few_files_only():
     assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
 
 
-ECOSYSTEM = {"modules.declared", "modules.ecosystem", "backends.ecosystem", "driver.torch_stance"}
+ECOSYSTEM = {"library.directives.declared", "library.directives.torch_directives", "backends.ecosystem", "driver.torch_stance"}
 
 
 def test_a_file_starts_with_one_line_that_says_what_it_owns():
@@ -440,7 +441,7 @@ OF_CLASSES = {"__mro__", "__dict__", "__flags__", "__dictoffset__", "__name__", 
 
 
 def test_classes_of_values_are_read_past_their_metaclasses() -> None:
-    """`obj.cls` may be a class of the program's, whose metaclass must not be asked while tracing: framejit.classes has what is read of it."""
+    """`obj.cls` may be a class of the program's, whose metaclass must not be asked while tracing: framejit.program.classes has what is read of it."""
     rooms = [module for module in MODULES if module.layer in ("objects", "ceval", "codegen")]
     reads = [(module, node) for module in rooms for node in module.nodes(ast.Attribute) if node.attr in OF_CLASSES]
     asked = [f"{module.path}:{node.lineno}" for module, node in reads if isinstance(node.value, ast.Attribute) and node.value.attr == "cls"]
@@ -480,25 +481,25 @@ def test_functions_are_short() -> None:
     assert long == LONG
 
 
-OPERATOR_TABLE = "operator_exceptions"
+OPERATOR_TABLE = "torch_state.operator_exceptions"
 NAMES_OPERATORS = {
-    "modules.numpy": "functions and methods of NumPy's",
-    "modules.numpy_arrays": "methods of NumPy's arrays",
-    "modules.numpy_tensors": "functions of NumPy's",
-    "modules.random_functions": "functions of Python's and NumPy's generators",
-    "modules.torch": "functions that read torch's modes",
-    "modules.torch_attention": "attention",
-    "objects.arraycall": "functions of NumPy's",
-    "objects.arrayfunctions": "functions of NumPy's, and what they are of torch's",
-    "objects.arrayoperands": "functions of NumPy's",
-    "objects.arrayrules": "functions of NumPy's",
-    "objects.arraysbynumpy": "functions of NumPy's",
-    "objects.overrides": "functions that ask nobody for an override",
+    "library.numpy.functions": "functions and methods of NumPy's",
+    "library.numpy.arrays": "methods of NumPy's arrays",
+    "library.numpy.tensors": "functions of NumPy's",
+    "library.random.random_functions": "functions of Python's and NumPy's generators",
+    "library.torch.operators.functions": "functions that read torch's modes",
+    "library.torch.attention.attention": "attention",
+    "objects.arrays.arraycall": "functions of NumPy's",
+    "objects.arrays.arrayfunctions": "functions of NumPy's, and what they are of torch's",
+    "objects.arrays.arrayoperands": "functions of NumPy's",
+    "objects.arrays.arrayrules": "functions of NumPy's",
+    "objects.arrays.arraysbynumpy": "functions of NumPy's",
+    "objects.tensors.overrides": "functions that ask nobody for an override",
     "graph.draws": "functions that draw from NumPy's generator",
     "graph.drawn_bounds": "functions whose draws have bounds",
     "graph.recurrent": "recurrent networks",
     "graph.statistics": "normalisations with running statistics",
-    "graph.zero_tensors": "operators that lose the fakes of zero tensors",
+    "library.torch.transforms.zero_tensors": "operators that lose the fakes of zero tensors",
     "backends.shared_numbers": "operators that Inductor calls the C library for",
     "guards.script_code": "operators in TorchScript's code",
     "guards.script_numbers": "operators in TorchScript's code",
@@ -583,3 +584,17 @@ def test_collections_of_operators_are_seen(code: str, is_seen: bool, tmp_path: P
 def test_files_that_name_operators_are_there() -> None:
     naming = {module.short for module in MODULES if module.short in NAMES_OPERATORS and any(map(names_operators, collections_asked(module)))}
     assert naming == NAMES_OPERATORS.keys()
+
+
+OF_NO_ROOM = {"behaviour", "conformance", "differential", "docs", "runtime", "support", "traces"}
+"""Folders of tests that are about no room of jit/: tests/runtime is about runtime_c/."""
+
+
+def test_tests_lie_as_the_modules_lie() -> None:
+    """A folder of tests has the name of the folder that it is about. Names of test files are unique, also because pytest imports them by name."""
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    folders = {path.parent.relative_to(ROOT / "tests") for path in tests if path.parent != ROOT / "tests"}
+    about = [folder for folder in folders if folder.parts[0] not in OF_NO_ROOM]
+    assert not [folder for folder in about if not (ROOT / "jit" / folder).is_dir() and not (ROOT / folder).is_dir()]
+    names = [path.name for path in tests]
+    assert len(names) == len(set(names)), sorted(name for name in set(names) if names.count(name) > 1)

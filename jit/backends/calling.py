@@ -23,10 +23,10 @@ from framejit.graph.generator_states import state_of
 from framejit.graph.global_modes import Modes
 from framejit.graph.hooked_modules import token_of
 from framejit.graph.tokens import token_for
-from framejit.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
-from framejit.torch_classes import as_class
-from framejit.torch_function_stack import put, take
-from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
+from framejit.torch_state.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
+from framejit.torch_state.torch_classes import as_class
+from framejit.torch_state.torch_function_stack import put, take
+from framejit.torch_state.torch_modes import autocast_depth, autocast_of, leave_autocast
 
 MODE_SWITCHES = frozenset(
     {torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, _enter_inference_mode, push_saved_tensor_hooks}

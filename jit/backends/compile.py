@@ -39,8 +39,8 @@ from framejit.backends.view_geometry import take_out_views
 from framejit.errors import BackendError, FramejitError
 from framejit.graph.inner import graph_modules, nodes_inside
 from framejit.graph.metadata import USER_PLACES
-from framejit.torch_classes import is_distributed
-from framejit.torch_modes import MODE_CHANGES
+from framejit.torch_state.torch_classes import is_distributed
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 BACKWARD_AUTOCAST = {"backward_pass_autocast": "off"} if hasattr(functorch_config, "backward_pass_autocast") else {}
 """AOTAutograd's setting for autocast in backward passes: off, as in eager if a backward pass runs outside of it. Otherwise they would be compiled under the

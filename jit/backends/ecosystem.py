@@ -1,6 +1,7 @@
 """The conventions that third-party backends and torch's own libraries follow, and the names in torch that adapters need.
 
-Only this file, graph/torch_sources.py, modules/ecosystem.py, modules/declared.py and driver/torch_stance.py use `torch._dynamo`: its registry is where
+Only this file, graph/torch_sources.py, library/directives/torch_directives.py, library/directives/declared.py and driver/torch_stance.py use
+`torch._dynamo`: its registry is where
 others register their backends, and CUDA graphs ask it which step of the program they are in.
 """
 

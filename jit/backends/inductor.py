@@ -34,7 +34,7 @@ from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.graph.demands import OF_OTHERS
 from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
-from framejit.warning_filters import version_kept
+from framejit.process.warning_filters import version_kept
 
 OWN_TAG = "framejit "
 """The prefix of the keys of Inductor's caches."""

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import Any, Literal
 
 from framejit.backends import ecosystem
-from framejit.directives import untraced
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
 from framejit.graph.demands import OF_OTHERS, Demands
+from framejit.said.directives import untraced
 
 BackendFn = Callable[..., Callable[..., Any]]
 

@@ -19,7 +19,7 @@ from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture
 from torch._inductor.exc import CppCompileError
 
-from framejit.warning_filters import version_kept
+from framejit.process.warning_filters import version_kept
 
 UNIT = 50_000
 """The least number of characters of a translation unit if there are several: as much as the C++ compiler reads in the time that it takes to start."""

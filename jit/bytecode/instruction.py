@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from framejit.naming import constant
+from framejit.program.naming import constant
 
 
 class Position(NamedTuple):

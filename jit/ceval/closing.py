@@ -14,11 +14,11 @@ from framejit.bytecode.decode import decode
 from framejit.bytecode.splice import is_prologue
 from framejit.ceval.frame import Frame
 from framejit.guards.source import MISSING
-from framejit.objects import abstract
-from framejit.objects.cellobject import CellObject
-from framejit.objects.genobject import GeneratorObject
-from framejit.objects.object import VM, Object, settle
-from framejit.objects.tupleobject import TupleObject
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object, settle
+from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.tupleobject import TupleObject
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
 LETS_GO = frozenset({"POP_TOP", "FOR_ITER", "STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF", "RETURN_VALUE"})

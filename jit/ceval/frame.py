@@ -20,8 +20,8 @@ from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS
 
 if TYPE_CHECKING:
-    from framejit.objects.delivery import Delivery
-    from framejit.objects.object import Namespace, Object
+    from framejit.objects.core.delivery import Delivery
+    from framejit.objects.core.object import Namespace, Object
 
 
 class State(enum.Enum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from framejit import classes
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
-from framejit.objects.object import Object, settle
+from framejit.objects.core.object import Object, settle
+from framejit.program import classes
 
 LIBRARIES = ("torch", "contextlib", "framejit")
 

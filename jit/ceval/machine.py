@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from framejit.objects.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 if TYPE_CHECKING:
     from framejit.ceval.frame import Frame

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build, text
+from framejit.objects.core import abstract, build, text
 
 if TYPE_CHECKING:
-    from framejit.objects.object import VM, Object
+    from framejit.objects.core.object import VM, Object
 
 CONVERSIONS = (None, "s", "r", "a")
 

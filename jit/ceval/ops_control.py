@@ -10,10 +10,10 @@ from framejit.ceval.frame import Frame
 from framejit.ceval.handlers import is_caught
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
-from framejit.objects import abstract, build, operators
+from framejit.objects.core import abstract, build, operators
 
 if TYPE_CHECKING:
-    from framejit.objects.object import VM, Object
+    from framejit.objects.core.object import VM, Object
 
 LONGEST_RAISE = 200
 """The most instructions that make an exception and raise it."""

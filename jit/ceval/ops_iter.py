@@ -10,11 +10,11 @@ from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Created, Yield
-from framejit.objects import abstract, build
-from framejit.objects.object import Raise
+from framejit.objects.core import abstract, build
+from framejit.objects.core.object import Raise
 
 if TYPE_CHECKING:
-    from framejit.objects.object import VM, Object
+    from framejit.objects.core.object import VM, Object
 
 OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build
-from framejit.objects.object import Raise
+from framejit.objects.core import abstract, build
+from framejit.objects.core.object import Raise
 
 if TYPE_CHECKING:
-    from framejit.objects.dictobject import Namespace
-    from framejit.objects.object import VM, Object
+    from framejit.objects.core.object import VM, Object
+    from framejit.objects.types.dictobject import Namespace
 
 
 @op("LOAD_CONST", "-- constant")

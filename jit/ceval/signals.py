@@ -1,4 +1,4 @@
-"""The signals by which control leaves an instruction of a frame, besides Raise (objects/object.py): Return and Yield are classes that travel."""
+"""The signals by which control leaves an instruction of a frame, besides Raise (objects/core/object.py): Return and Yield are classes that travel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from framejit.ceval.frame import State
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.core.object import Object
 
 
 class Signal(Exception):

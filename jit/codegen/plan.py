@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
-from framejit import classes
 from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.codegen.recorder import CannotGenerate, CodeStep, StepKind, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
 from framejit.guards.source import Source
-from framejit.objects.iterobject import ReverseIterator, SequenceIterator
-from framejit.objects.object import Object, settle
+from framejit.objects.core.object import Object, settle
+from framejit.objects.types.iterobject import ReverseIterator, SequenceIterator
+from framejit.program import classes
 
 INLINE_HEIGHT = 16
 """A group used once is built where it is used, unless that would nest deeper than this: then it waits in temporaries."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from framejit.breaks import Break
 from framejit.errors import InternalError
 from framejit.guards.source import Pinned, Source
-from framejit.objects.object import Object, settle
+from framejit.objects.core.object import Object, settle
 
 BIG_DISPLAY = 30
 """Displays with more items than this are built item by item, as CPython's compiler does, to keep the stack shallow."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit._runtime import look_method_up, look_up_failed
 from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode, end_of, start_of
@@ -24,14 +24,15 @@ from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, Ra
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
 from framejit.guards.source import CAttr, CellContents, Index, Local, MethodField, Path, Slot, Source
-from framejit.objects.builtinobject import BuiltinMethodObject
-from framejit.objects.cellobject import CellObject
-from framejit.objects.constobject import NONE
-from framejit.objects.delivery import Delivery, How
-from framejit.objects.finalizers import outlives_reads
-from framejit.objects.funcobject import MethodObject
-from framejit.objects.object import Object, settle
-from framejit.objects.tupleobject import TupleObject
+from framejit.objects.core.delivery import Delivery, How
+from framejit.objects.core.finalizers import outlives_reads
+from framejit.objects.core.object import Object, settle
+from framejit.objects.types.builtinobject import BuiltinMethodObject
+from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.constobject import NONE
+from framejit.objects.types.funcobject import MethodObject
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.program import classes
 
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
 """Instructions that change a value below their operands, as far down as their argument says."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from framejit.saved_tensor_hooks import passed_over, take_off_later_hooks, top_hooks
+from framejit.torch_state.saved_tensor_hooks import passed_over, take_off_later_hooks, top_hooks
 
 FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from framejit import breaks, classes, library, logs
+from framejit import breaks, logs
 from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
 from framejit.codegen.resume import split
 from framejit.compiler.planned import Behind, Planned, Uncompiled, plan_end
 from framejit.compiler.traced import Attempt
-from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
 from framejit.driver.prediction import AfterFirstStep, OutcomeCheck, Prediction
 from framejit.errors import Unsupported, UserFrame
 from framejit.graph.demands import RestartWith
 from framejit.guards.kinds import Guard
-from framejit.modules import ecosystem
+from framejit.library.directives import torch_directives
+from framejit.program import classes, code_kinds
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import stacks
+from framejit.said.directives import NESTED, breaks_are_errors, innermost
 from framejit.tracing import boundary, looks
 from framejit.tracing.passage import untraceable_mode
 from framejit.tracing.predictions import RAISES, leaves_program, predict
@@ -51,7 +52,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
     refuted = None if prediction is None else family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
     asked_by_torch = errors is None
-    whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
+    whole = bool(torch_directives.asked_for_errors(tracer) if asked_by_torch else errors)
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
     if prediction is not None and refuted is None and (leaves_program(stop) or whole) and tracer.answers.told:
@@ -95,7 +96,7 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
     reach = within_reach(looks.to_split(stop))
     if innermost(attempt.tracer.directives, NESTED) is False:
         # The outermost frame of the program: not the wrapper that a decorator has put around it.
-        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename not in library.DECORATED), 0) :]
+        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename not in code_kinds.DECORATED), 0) :]
     return reach
 
 
@@ -108,7 +109,7 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
         for function, place, carried, names, varying in zip(parts.resumes, parts.places, parts.carried, parts.names, parts.varying, strict=True)
     )
     if asked_by_torch:
-        ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
+        torch_directives.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
     return plan_end(attempt, parts.state, Behind(parts.step, resumes, broke))
 
 
@@ -146,7 +147,7 @@ def at(stack: Sequence[UserFrame]) -> str:
     if not stack:
         return ""
     inner = stack[-1]
-    callers = [frame for frame in stack if not library.is_installed_file(frame.filename)]
+    callers = [frame for frame in stack if not code_kinds.is_installed_file(frame.filename)]
     if not callers or callers[-1] is inner:
         return f" at {place(stack)}"
-    return f" at {place(callers)} (in {library.importable(inner.filename)}:{inner.lineno})"
+    return f" at {place(callers)} (in {code_kinds.importable(inner.filename)}:{inner.lineno})"

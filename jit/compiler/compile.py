@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
-from framejit import breaks, logs, modules
+from framejit import breaks, library, logs
 from framejit._runtime import CompiledFunction, Entry
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.left_to_autograd import LeftToAutograd
@@ -34,13 +34,13 @@ from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
-from framejit.one_at_a_time import ONE_AT_A_TIME
+from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
+from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
 from framejit.tracing.told import Untold, Withheld
 from framejit.tracing.tracer import Tracer
-from framejit.transforms_in_force import temporarily_clear_interpreter_stack
 
 _frames = itertools.count()
 
@@ -250,5 +250,5 @@ def forget() -> None:
     boundary.forget()
 
 
-modules.load()
+library.load()
 loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_uncompiled, for_one_call, leave, forget))

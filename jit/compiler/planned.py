@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 
-from framejit import breaks, classes, logs
+from framejit import breaks, logs
 from framejit._runtime import CompiledFunction
 from framejit.bytecode.instruction import Position
 from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
 from framejit.compiler.traced import Attempt
-from framejit.directives import CURRENT, Directives, made_real
 from framejit.driver.compiled_module import home
 from framejit.driver.prediction import OutcomeCheck
 from framejit.effects import Logged
@@ -20,10 +19,12 @@ from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard
 from framejit.guards.relations import Distinct
 from framejit.guards.source import UserLine
-from framejit.modules.changes import check_read_later, guards_of_backwards
-from framejit.objects.object import Codegen, NotConstant, Object
+from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards
+from framejit.objects.core.object import Codegen, NotConstant, Object
+from framejit.program import classes
 from framejit.report import BreakNote
-from framejit.torch_modes import MODE_CHANGES
+from framejit.said.directives import CURRENT, Directives, made_real
+from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.tracing.stops import GraphBreak
 from framejit.tracing.tracer import Tracer
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from framejit.backends.registry import Backend
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import Demands
-from framejit.graph.sparse import sparse_values
 from framejit.guards.dynamic import FIXED, Dynamic
+from framejit.library.torch.sparse.sparse import sparse_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import gc
 import sys
 from collections.abc import Iterator
 
-from framejit import interrupts
 from framejit.compiler.aside import aloud, hooks_and_profilers, silent
-from framejit.warning_filters import version_kept
+from framejit.process import interrupts
+from framejit.process.warning_filters import version_kept
 
 FRAMES_FOR_TRACING = 5000
 """The number of frames that a compile may use beyond the recursion limit in force. They must fit on a thread's C stack, usually eight megabytes."""

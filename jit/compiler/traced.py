@@ -7,7 +7,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.driver.request import CompileRequest
-from framejit.objects.object import NotConstant, Object, Raise
+from framejit.objects.core.object import NotConstant, Object, Raise
 from framejit.report import Stopwatch
 from framejit.tracing.stops import Escape, GraphBreak
 from framejit.tracing.tracer import Tracer

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from framejit import breaks, config, directives, interrupts, logs, torch_function_stack
+from framejit import breaks, config, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.ecosystem import begin_cudagraph_step
 from framejit.driver import compiled_module, loader, profile, retained
@@ -30,9 +30,12 @@ from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
 from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
-from framejit.one_at_a_time import ONE_AT_A_TIME, wait
+from framejit.process import interrupts
+from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import arguments, recompiles, stacks
+from framejit.said import directives
+from framejit.torch_state import torch_function_stack
 
 FEW_BEYOND_LIMIT = 2
 """The limit of entries for a function that is called by one that has reached its limit: a value that changes that often there often changes here too."""

@@ -10,7 +10,7 @@ from framejit._runtime import CompiledFunction, Entry, Unset, set_call_checker, 
 from framejit.driver import second_run
 from framejit.errors import CheckError
 from framejit.guards.source import MISSING, Call
-from framejit.torch_function_stack import set_aside
+from framejit.torch_state.torch_function_stack import set_aside
 
 
 def install(settings: config.Config) -> None:

@@ -21,7 +21,7 @@ from framejit.driver.shared_fields import asked_by, share_fields, shared_fields
 from framejit.driver.silent_subclass import silent_subclass
 from framejit.errors import BadArgument
 from framejit.guards.source import Reference
-from framejit.library import AROUND_CALLS
+from framejit.program.code_kinds import AROUND_CALLS
 
 Function = Any
 """A types.FunctionType, which type checkers take no `def` for."""

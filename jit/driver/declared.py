@@ -14,7 +14,7 @@ from framejit.driver.compiled_module import module_in
 from framejit.errors import BadArgument, ConstraintViolation, suggestion
 from framejit.guards.dynamic import Size, Sizes
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
-from framejit.naming import kind_of
+from framejit.program.naming import kind_of
 from framejit.report import counted
 
 

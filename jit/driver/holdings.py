@@ -14,8 +14,8 @@ import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from framejit import classes
 from framejit.guards.source import Reference, module_of_globals
+from framejit.program import classes
 
 COMPILERS = frozenset(sys.stdlib_module_names) | {
     "filelock", "framejit", "fsspec", "functorch", "jinja2", "mpmath", "networkx", "numpy", "optree", "packaging", "pybind11_builtins",

@@ -14,7 +14,7 @@ from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
 from framejit.driver.upcalls import Upcalls
-from framejit.warning_filters import version_kept
+from framejit.process.warning_filters import version_kept
 
 Fate = Literal["stays", "is preferred", "goes"]
 """What happens to an entry when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""

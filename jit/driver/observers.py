@@ -21,8 +21,8 @@ from torch._ops import _len_torch_dispatch_stack_pre_dispatch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from framejit import breaks
-from framejit.torch_modes import forward_level
-from framejit.transforms_in_force import are_in_force, only_transform_operators
+from framejit.torch_state.torch_modes import forward_level
+from framejit.torch_state.transforms_in_force import are_in_force, only_transform_operators
 
 TRANSFORM = breaks.Observed("a transform of torch.func's")
 FORWARD_MODE = breaks.Observed("a dual_level of torch.autograd.forward_ad")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from framejit import config, logs, stance
+from framejit import config, logs
 from framejit._runtime import Entry
 from framejit.driver import torch_stance
 from framejit.driver.history import Family, History, with_more
@@ -16,8 +16,9 @@ from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
 from framejit.guards.source import Call, Path
-from framejit.naming import short
+from framejit.program.naming import short
 from framejit.reporting import recompiles
+from framejit.said import stance
 
 FEW = 2
 """In a family that has learnt of one changing value, so many entries are enough to learn of another."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.errors import FramejitError, UserFrame
+from framejit.program import classes
 from framejit.report import place
 
 

@@ -15,12 +15,12 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
-from framejit import classes
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.holdings import lives_anyway, look_up_by_name, survey
 from framejit.errors import BackendError
 from framejit.guards.source import module_of_globals
+from framejit.program import classes
 
 MOST = 64
 """The most records of one code object. If a closure is made again and again, each has a record."""

@@ -22,7 +22,7 @@ from framejit.bytecode.decode import decode
 from framejit.driver.compiled_module import ORIGINAL
 from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
-from framejit.torch_classes import is_jagged
+from framejit.torch_state.torch_classes import is_jagged
 
 TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-7, 1e-8), torch.complex128: (1e-7, 1e-8), torch.float16: (2e-2, 2e-3), torch.bfloat16: (3e-2, 1e-2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import Any
 
-from framejit import classes
+from framejit.program import classes
 
 ASKED = "__framejit_asked__"
 """The name of the field in which a compiled module holds its original. If objects of the class have nothing but a `__dict__`, there is no such field."""

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from framejit._runtime import Entry
-from framejit.torch_function_stack import in_force
+from framejit.torch_state.torch_function_stack import in_force
 
 TRIES = 64
 """The most entries of other functions that are tried for a call, the newest first."""

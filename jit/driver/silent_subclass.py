@@ -6,8 +6,8 @@ import abc
 from types import MemberDescriptorType
 from typing import Any
 
-from framejit import classes
 from framejit.errors import BadArgument
+from framejit.program import classes
 
 _base = type.__dict__["__base__"].__get__
 _abc_init: Any = getattr(abc, "_abc_init", None)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from framejit import classes
 from framejit.bytecode.decode import decode
+from framejit.program import classes
 
 MOST_CALLS = 8
 """At most so many functions are looked at in one search."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from framejit import logs, stance
+from framejit import logs
 from framejit._runtime import set_watched_eager, watch
+from framejit.said import stance
 
 MODULE = "torch._dynamo.eval_frame"
 VARIABLE = "_stance"

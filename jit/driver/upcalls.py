@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from framejit import classes, directives
 from framejit._runtime import NEVER, OPAQUE
 from framejit.driver import tensorless
-from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, CodeKind
-from framejit.library import kind_of as kind_of_code
+from framejit.program import classes
+from framejit.program.code_kinds import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, CodeKind
+from framejit.program.code_kinds import kind_of as kind_of_code
+from framejit.said import directives
 
 HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Names of methods that torch's dispatcher calls. While they run, the dispatcher is in a special state."""

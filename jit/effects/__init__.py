@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.objects.object import Codegen, Object, settle
+from framejit.objects.core.object import Codegen, Object, settle
 from framejit.trail import EffectAnnounced, EffectGrown, Trail
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from torch.fx import traceback
 
 from framejit.graph.running import RunningTrace
-from framejit.objects.dictobject import DictObject
-from framejit.objects.object import NotConstant, settle
+from framejit.objects.core.object import NotConstant, settle
+from framejit.objects.types.dictobject import DictObject
 
 CUSTOM = "custom"
 """The key of the annotations, both in that dict and in the metadata of nodes."""

@@ -26,9 +26,9 @@ from framejit.graph.repeated_changes import Repeating
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
-from framejit.objects.tensorkind import kind_in_graph
-from framejit.operator_facts import keeps_elements
-from framejit.torch_modes import AUTOCAST
+from framejit.objects.tensors.tensorkind import kind_in_graph
+from framejit.torch_state.operator_facts import keeps_elements
+from framejit.torch_state.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from framejit.graph.trace_state import TraceState
-    from framejit.objects.tensorobject import TensorObject
+    from framejit.objects.tensors.tensorobject import TensorObject
 
 MAKES_LEAF_OF = "requires_grad_"
 """The method that makes a tensor of the graph a leaf, or makes a leaf an ordinary tensor."""

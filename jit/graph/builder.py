@@ -22,7 +22,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit import breaks, interrupts
+from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, Transforming
 from framejit.graph.call_data import CallData
@@ -53,9 +53,10 @@ from framejit.graph.wrappers import Wrappers
 from framejit.graph.written import WRITTEN_INSIDE, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.source import Source
-from framejit.objects.object import Object
-from framejit.objects.tensorobject import TensorObject
-from framejit.torch_modes import MODE_CHANGES
+from framejit.objects.core.object import Object
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.process import interrupts
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -118,7 +119,7 @@ class GraphBuilder(TraceState):
         self.regions: dict[str, fx.GraphModule] = {}
         """One inner graph for all those that compute the same, by `InnerGraph.pattern`."""
         self.traced_regions: dict[Any, list[Any]] = {}
-        """Regions that have been traced, by the properties that a repetition of them must share; see modules/repeated_regions.py."""
+        """Regions that have been traced, by the properties that a repetition of them must share; see library/torch/control_flow/repeated_regions.py."""
         self.moved: list[tuple[fx.Node, tuple[CodeType, int], str]] = []
         """Nodes for tensors from outside after the program has stored to an attribute of them, each with the instruction and the attribute's name."""
         self.twins: dict[TensorObject, tuple[fx.Node, fx.Node]] = {}
@@ -226,7 +227,7 @@ class GraphBuilder(TraceState):
     # Operators.
 
     def call(self, op: str, target: Callable[..., Any] | str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-        """Run `target(*args, **kwargs)`, or the method of that name of the first argument, in the graph; `objects/torchcall.py` decides what is run.
+        """Run `target(*args, **kwargs)`, or the method of that name of the first argument, in the graph; `objects/tensors/torchcall.py` decides what is run.
 
         Raises NotConstant if an argument can't be an argument of a node.
         """

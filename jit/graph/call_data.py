@@ -21,10 +21,10 @@ from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
 from framejit.guards.tensor_source import TensorItem
-from framejit.objects.numberobject import COMPARISONS, NumberObject, compared, deferred
-from framejit.objects.object import Object
-from framejit.objects.unbackednumber import Computed, Datum, UnbackedNumber
-from framejit.operator_exceptions import KEEP_ONE_ELEMENT
+from framejit.objects.core.object import Object
+from framejit.objects.numbers.numberobject import COMPARISONS, NumberObject, compared, deferred
+from framejit.objects.numbers.unbackednumber import Computed, Datum, UnbackedNumber
+from framejit.torch_state.operator_exceptions import KEEP_ONE_ELEMENT
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}
 """Names of methods and functions that compare a tensor, with the operator for each."""

@@ -19,7 +19,7 @@ from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import arguments_of
-from framejit.torch_modes import MODE_CHANGES
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 ASSERT = torch.ops.aten._assert_scalar.default
 

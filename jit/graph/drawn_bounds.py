@@ -13,7 +13,7 @@ from torch import fx
 from framejit.graph.draws import DRAW, ORDERS
 from framejit.graph.generator_draws import DRAW_FROM
 from framejit.graph.generator_states import DRAW_NUMBERS
-from framejit.operator_exceptions import GIVE_ELEMENTS
+from framejit.torch_state.operator_exceptions import GIVE_ELEMENTS
 
 
 def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -> tuple[int, int] | None:

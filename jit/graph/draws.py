@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from framejit.own_operators import DRAWS, declare_operator
+from framejit.torch_state.own_operators import DRAWS, declare_operator
 
 if TYPE_CHECKING:
     from torch import fx

@@ -26,13 +26,13 @@ from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
 from framejit.graph.written import arguments_of, written_by_others
-from framejit.torch_modes import MODE_CHANGES
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch import fx
     from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 
-    from framejit.objects.tensorobject import TensorObject
+    from framejit.objects.tensors.tensorobject import TensorObject
     from framejit.trail import Trail
 
 

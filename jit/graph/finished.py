@@ -18,7 +18,7 @@ from framejit.graph.global_modes import Modes
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
-from framejit.objects.object import VM
+from framejit.objects.core.object import VM
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from framejit.objects.object import Codegen, Object
-from framejit.torch_function_stack import restack
+from framejit.objects.core.object import Codegen, Object
+from framejit.torch_state.torch_function_stack import restack
 
 if TYPE_CHECKING:
     from framejit.trail import Trail

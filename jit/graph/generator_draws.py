@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from framejit.graph.generator_states import TORCH
-from framejit.own_operators import declare_operator
+from framejit.torch_state.own_operators import declare_operator
 
 DEFAULT_SEED = torch.Generator().initial_seed()
 ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)

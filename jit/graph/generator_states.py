@@ -16,7 +16,7 @@ import numpy
 import torch
 
 from framejit.graph.draws import STATE, numbers_from
-from framejit.own_operators import declare_operator
+from framejit.torch_state.own_operators import declare_operator
 
 HALF = 2**64
 VERSION = random.Random.VERSION

@@ -12,13 +12,13 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.graph.switches import Switches
-from framejit.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
-from framejit.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
+from framejit.torch_state.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
+from framejit.torch_state.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from framejit.objects.object import Codegen, Object
+    from framejit.objects.core.object import Codegen, Object
     from framejit.trail import Trail
 
 

@@ -28,10 +28,10 @@ from framejit.guards.tensor_spec import (
     overlaps_itself,
     tensor_spec,
 )
-from framejit.objects.storageobject import key_of
-from framejit.objects.tensorkind import kind_in_graph, kind_of
-from framejit.objects.tensorobject import TensorObject
-from framejit.transforms_in_force import is_functorch_wrapped_tensor
+from framejit.objects.tensors.storageobject import key_of
+from framejit.objects.tensors.tensorkind import kind_in_graph, kind_of
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
 
 
 class GraphInputs:

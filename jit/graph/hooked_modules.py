@@ -17,7 +17,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
 from framejit.graph.tokens import of_token, token_for
-from framejit.own_operators import declare_operator
+from framejit.torch_state.own_operators import declare_operator
 
 Gradients = Sequence[torch.Tensor | None]
 Hook = Callable[[Gradients, Gradients], Gradients | None]

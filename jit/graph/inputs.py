@@ -11,8 +11,8 @@ from torch import fx
 
 from framejit.guards.script_source import ScriptAnswer
 from framejit.guards.source import Item, Source
-from framejit.objects.object import Object
-from framejit.objects.tensorkind import TensorKind, kind_of_class
+from framejit.objects.core.object import Object
+from framejit.objects.tensors.tensorkind import TensorKind, kind_of_class
 
 
 @dataclass(frozen=True, slots=True)

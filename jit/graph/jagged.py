@@ -22,7 +22,7 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.guards.source import InstanceDict, Item, Source
-from framejit.objects.tensorkind import kind_in_graph
+from framejit.objects.tensors.tensorkind import kind_in_graph
 
 CACHE = "_metadata_cache"
 PATHS: dict[str, tuple[str, ...]] = {

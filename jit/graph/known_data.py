@@ -27,16 +27,16 @@ from framejit.guards.dynamic import is_argument
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
-from framejit.objects.numberobject import NumberObject
-from framejit.objects.numpyoperator import NUMPY
-from framejit.objects.object import Object
-from framejit.objects.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
-from framejit.operator_facts import only_writes
+from framejit.objects.arrays.numpyoperator import NUMPY
+from framejit.objects.core.object import Object
+from framejit.objects.numbers.numberobject import NumberObject
+from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
+from framejit.torch_state.operator_facts import only_writes
 
 MOST_NODES = 500
 """Data that takes more nodes to compute isn't computed while tracing."""
 BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
-OF_ARRAYS = frozenset({"framejit.objects.arrayfunctions", "framejit.objects.arrayindexing"})
+OF_ARRAYS = frozenset({"framejit.objects.arrays.arrayfunctions", "framejit.objects.arrays.arrayindexing"})
 MODULES = OF_ARRAYS | {"torch", "torch.functional", "torch.nn.functional", "torch._tensor"}
 """Modules whose Python functions only compute. The operators that they call are checked while they run."""
 

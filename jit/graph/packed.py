@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range, sta
 
 from framejit.graph.on_fakes import stand_in
 from framejit.graph.rewrites import rewrites
-from framejit.own_operators import declare_operator
+from framejit.torch_state.own_operators import declare_operator
 
 PACK = torch._VF._pack_padded_sequence
 PAD = torch._VF._pad_packed_sequence

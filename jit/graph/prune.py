@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.statistics import writes_statistics
-from framejit.saved_tensor_hooks import pop_saved_tensor_hooks
-from framejit.torch_modes import exit_keeping_casts
+from framejit.torch_state.saved_tensor_hooks import pop_saved_tensor_hooks
+from framejit.torch_state.torch_modes import exit_keeping_casts
 
 Running = Callable[[], AbstractContextManager[object]]
 """Makes the context in which operators run on fakes."""

@@ -14,7 +14,7 @@ from torch import fx
 
 from framejit.graph.on_fakes import stand_in
 from framejit.graph.rewrites import rewrites
-from framejit.own_operators import DRAWS, declare_operator
+from framejit.torch_state.own_operators import DRAWS, declare_operator
 
 RECURRENT: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 """The operators, each of which runs all layers and steps of a network, and their names."""

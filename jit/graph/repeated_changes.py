@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from framejit.graph.gradient_paths import leads_to
 from framejit.graph.tokens import of_token
-from framejit.own_operators import declare_operator
+from framejit.torch_state.own_operators import declare_operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,24 @@ from typing import Any
 import torch
 from torch import fx
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.graph.jagged import is_nested_int
 from framejit.graph.prune import has_tensor
 from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers
-from framejit.naming import with_article
-from framejit.objects.constobject import CONST_BUILDERS, EXACT
-from framejit.objects.dictobject import dict_of
-from framejit.objects.listobject import ListObject
-from framejit.objects.object import Object
-from framejit.objects.registry import wrapper_for
-from framejit.objects.tensorkind import kind_of_class
-from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchobject import SizeObject, struct_sequence
-from framejit.objects.tupleobject import TupleObject
+from framejit.objects.core.object import Object
+from framejit.objects.core.registry import wrapper_for
+from framejit.objects.tensors.tensorkind import kind_of_class
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchobject import SizeObject, struct_sequence
+from framejit.objects.types.constobject import CONST_BUILDERS, EXACT
+from framejit.objects.types.dictobject import dict_of
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.program import classes
+from framejit.program.naming import with_article
 
 
 class Results:

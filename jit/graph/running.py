@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from framejit.objects.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 if TYPE_CHECKING:
     from framejit.errors import UserFrame

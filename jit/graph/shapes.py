@@ -36,9 +36,9 @@ from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
-from framejit.objects.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
-from framejit.objects.object import Object
-from framejit.objects.tensorkind import kind_of_class
+from framejit.objects.core.object import Object
+from framejit.objects.numbers.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
+from framejit.objects.tensors.tensorkind import kind_of_class
 
 if TYPE_CHECKING:
     from framejit.graph.trace_state import TraceState

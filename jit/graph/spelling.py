@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
-from framejit.own_operators import DRAWS, declare_operator
+from framejit.torch_state.own_operators import DRAWS, declare_operator
 
 FILLING = ("random_", torch.Tensor.random_, torch.ops.aten.random_, getattr(torch.ops.aten.random_, "from"))
 """The function that fills a tensor with random integers, as the target of a node."""

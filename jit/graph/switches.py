@@ -11,7 +11,7 @@ import torch
 
 if TYPE_CHECKING:
     from framejit.guards.recorder import GuardRecorder
-    from framejit.objects.object import Codegen, Object
+    from framejit.objects.core.object import Codegen, Object
     from framejit.trail import Trail
 
 

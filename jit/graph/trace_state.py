@@ -26,11 +26,11 @@ from framejit.graph.fakes import Fakes, storages
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.global_modes import GlobalModes
 from framejit.graph.metadata import USER_PLACES, UserPlace
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_modes import MODE_CHANGES
+from framejit.objects.core.object import NotConstant, Object
+from framejit.objects.numbers.unbackednumber import UnbackedNumber
+from framejit.torch_state.torch_modes import MODE_CHANGES
+from framejit.torch_state.transforms_in_force import are_in_force
 from framejit.trail import NodeAdded
-from framejit.transforms_in_force import are_in_force
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from framejit.graph.inputs import GraphInput
     from framejit.graph.running import RunningTrace
     from framejit.guards.dynamic import Dynamic
-    from framejit.objects.storageobject import StorageObject
-    from framejit.objects.tensorobject import TensorObject
+    from framejit.objects.tensors.storageobject import StorageObject
+    from framejit.objects.tensors.tensorobject import TensorObject
 
 P = TypeVar("P")
 EMPTY: dict[str, Any] = {}

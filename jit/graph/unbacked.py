@@ -35,9 +35,9 @@ from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
 from framejit.graph.fakes import storages
 from framejit.graph.packed import PACKED_MEMO
 from framejit.graph.sizes_of_call import raises_for_symbols_only
-from framejit.objects.numberobject import NumberObject
-from framejit.objects.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
-from framejit.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
+from framejit.objects.numbers.numberobject import NumberObject
+from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
+from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
 
 if TYPE_CHECKING:
     from types import CodeType

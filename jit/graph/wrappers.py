@@ -11,12 +11,12 @@ from framejit.graph.jagged import JaggedContext, is_nested_int, memory_of
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 from framejit.guards.relations import Distinct
-from framejit.objects.nestedsize import NestedSize
-from framejit.objects.object import Object
-from framejit.objects.tensorkind import kind_of_class
-from framejit.objects.tensorobject import TensorObject
-from framejit.torch_classes import is_jagged
-from framejit.torch_modes import MODE_CHANGES
+from framejit.objects.core.object import Object
+from framejit.objects.tensors.nestedsize import NestedSize
+from framejit.objects.tensors.tensorkind import kind_of_class
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.torch_state.torch_classes import is_jagged
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
 """Says whether operators take distributed tensors and others together."""

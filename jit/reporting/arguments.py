@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import nn
 
-from framejit import classes
 from framejit.guards.source import Call, CellContents, ClosureCell, FrameFunction, Index, Item, Local, Path, Slot, typed_key
-from framejit.library import HIDDEN, MODULE_CALLS, OURS
+from framejit.program import classes
+from framejit.program.code_kinds import HIDDEN, MODULE_CALLS, OURS
 
 
 def names(call: Call, module: nn.Module | None) -> dict[Path, str]:

@@ -16,8 +16,8 @@ from framejit.errors import RecompileError, UserFrame, program_name
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call, Path
-from framejit.library import MODULE_CALLS
-from framejit.torch_function_stack import in_force
+from framejit.program.code_kinds import MODULE_CALLS
+from framejit.torch_state.torch_function_stack import in_force
 
 NOTHING: Mapping[Path, Dimensions] = {}
 UNKNOWN = Change((), Guard)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from framejit.errors import UserFrame
-from framejit.library import HIDDEN, is_library_file
+from framejit.program.code_kinds import HIDDEN, is_library_file
 
 
 def caller(frame: Any) -> Any:

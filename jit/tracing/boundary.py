@@ -29,16 +29,17 @@ from types import CellType, CodeType, FunctionType
 
 import torch
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.driver.tensorless import ATOMS, is_plain, is_tensorless_code
-from framejit.library import MODULE_CALLS, CodeKind, importable, kind_of
-from framejit.naming import imported_name
-from framejit.objects.cellobject import CellObject
-from framejit.objects.object import Object, settle
+from framejit.objects.core.object import Object, settle
+from framejit.objects.types.cellobject import CellObject
+from framejit.program import classes
+from framejit.program.code_kinds import MODULE_CALLS, CodeKind, importable, kind_of
+from framejit.program.naming import imported_name
 from framejit.tracing.predictions import RAISES
 from framejit.tracing.splitting import AppNamespace, within_reach
 from framejit.tracing.stops import GraphBreak

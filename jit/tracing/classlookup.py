@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.guards.kinds import IsMissing, Length, TypeIs, ValueIs
 from framejit.guards.source import MISSING, Index, Pinned, SlotMember, TypeAttr
-from framejit.objects.object import Object
+from framejit.objects.core.object import Object
+from framejit.program import classes
 from framejit.tracing.trace import Trace
 
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})

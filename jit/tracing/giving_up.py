@@ -14,20 +14,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import NoReturn
 
-from framejit import breaks, library
+from framejit import breaks
 from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
+from framejit.program import code_kinds
 from framejit.tracing.splitting import AppNamespace
 from framejit.tracing.stops import GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
-OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
+OF_PROGRAM = (code_kinds.CodeKind.PROGRAM, code_kinds.CodeKind.TENSORS)
 """Kinds of code whose loops count as the program's."""
 
 
 def loops(frame: Frame) -> bool:
     """Whether a loop of the program may reach a frame's present place again; loops of library machinery don't count."""
-    return frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM
+    return frame.is_in_loop() and code_kinds.kind_of(frame.code, frame.globals.value) in OF_PROGRAM
 
 
 def too_long(tracer: Trace, innermost: Frame) -> NoReturn:

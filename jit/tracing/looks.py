@@ -9,7 +9,7 @@ from typing import Any
 from framejit import breaks
 from framejit.bytecode.decode import Decoded
 from framejit.ceval.frame import Frame
-from framejit.library import CodeKind, kind_of
+from framejit.program.code_kinds import CodeKind, kind_of
 from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})

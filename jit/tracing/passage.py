@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from framejit import classes, torch_function_stack
 from framejit.ceval.frame import Frame
 from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.errors import UserFrame
 from framejit.guards.source import HandledException
 from framejit.guards.tensor_source import FunctionModeInForce
-from framejit.objects.exceptions import ExceptionObject
-from framejit.objects.object import Object
+from framejit.objects.core.object import Object
+from framejit.objects.types.exceptions import ExceptionObject
+from framejit.program import classes
+from framejit.torch_state import torch_function_stack
 from framejit.tracing.splitting import AppNamespace
 from framejit.tracing.trace import Trace
 

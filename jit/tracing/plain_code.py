@@ -10,7 +10,7 @@ from typing import Any
 
 from framejit.bytecode.stores import attribute_names, global_names, only_computes
 from framejit.guards.source import MISSING
-from framejit.objects.constobject import SCALARS
+from framejit.objects.types.constobject import SCALARS
 
 NUMERIC: frozenset[Any] = frozenset({abs, bool, divmod, float, int, len, max, min, pow, range, round, sum})
 """Builtins that change nothing if they are called with numbers and containers of numbers."""

@@ -6,22 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.bytecode.splice import Item, ItemKind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, generator_maker, original_place, place_of_raise
 from framejit.guards.source import MISSING
-from framejit.objects.delivery import AS_IT_IS, Delivery, How
-from framejit.objects.dictobject import DictObject
-from framejit.objects.genobject import GeneratorObject
-from framejit.objects.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.genobject import GeneratorObject
+from framejit.program import classes
 from framejit.tracing.stops import Restart
 from framejit.tracing.trace import Trace
 
 
 class AppNamespace(DictObject):
-    """The globals of framejit's own stand-ins (modules/app): they never change, so they aren't guarded."""
+    """The globals of framejit's own stand-ins (jit/plain): they never change, so they aren't guarded."""
 
     __slots__ = ()
 

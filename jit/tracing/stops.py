@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import CodeType
 
-from framejit import breaks, classes
+from framejit import breaks
 from framejit.ceval.frame import Frame
-from framejit.directives import Directives
 from framejit.errors import UserFrame
+from framejit.program import classes
+from framejit.said.directives import Directives
 
 Place = CodeType | tuple[CodeType, int]
 

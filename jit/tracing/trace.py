@@ -10,7 +10,7 @@ from framejit.ceval.frame import Frame
 from framejit.errors import UserFrame
 from framejit.graph.builder import TorchVM
 from framejit.guards.source import Source
-from framejit.objects.object import Object
+from framejit.objects.core.object import Object
 from framejit.tracing.stops import Place
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from framejit import breaks, classes, directives, interrupts, library
+from framejit import breaks
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import original_offset
@@ -41,20 +41,24 @@ from framejit.guards.source import (
     Source,
     UserLine,
 )
-from framejit.library import OURS
-from framejit.objects import build, exceptions, identities
-from framejit.objects.builtinobject import bound_method
-from framejit.objects.constobject import const_object
-from framejit.objects.delivery import Delivery
-from framejit.objects.dictobject import DictObject
-from framejit.objects.exceptions import ExceptionObject
-from framejit.objects.finalizers import held
-from framejit.objects.funcobject import FunctionObject, bind
-from framejit.objects.genobject import GeneratorObject
-from framejit.objects.instancedict import InstanceDictObject
-from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
-from framejit.objects.registry import CODES, wrapper_for
+from framejit.objects.core import build, identities
+from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.finalizers import held
+from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle
+from framejit.objects.core.registry import CODES, wrapper_for
+from framejit.objects.types import exceptions
+from framejit.objects.types.builtinobject import bound_method
+from framejit.objects.types.constobject import const_object
+from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.exceptions import ExceptionObject
+from framejit.objects.types.funcobject import FunctionObject, bind
+from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.instancedict import InstanceDictObject
+from framejit.process import interrupts
+from framejit.program import classes, code_kinds
+from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
+from framejit.said import directives
 from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
@@ -67,7 +71,7 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 def is_of_program(frame: Frame) -> bool:
     """Whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
-    return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != library.REGIONS
+    return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
 
 
 
@@ -428,10 +432,10 @@ class Tracer:
             frame = frame.parent
         if frame is None:
             return None
-        if frame.code.co_filename.startswith(library.HIDDEN):
+        if frame.code.co_filename.startswith(code_kinds.HIDDEN):
             frame = stacks.caller(frame)
-        caller = frame.parent if library.is_library_file(frame.code.co_filename) else None
-        while caller is not None and library.is_library_file(caller.code.co_filename):
+        caller = frame.parent if code_kinds.is_library_file(frame.code.co_filename) else None
+        while caller is not None and code_kinds.is_library_file(caller.code.co_filename):
             caller = caller.parent
         return self._line(frame, caller)
 
@@ -540,7 +544,7 @@ class Tracer:
         return found
 
     def pin(self, value: Any) -> Object:
-        if type(value) is FunctionType and library.is_stand_in(value):
+        if type(value) is FunctionType and code_kinds.is_stand_in(value):
             return self.pin_app(value)
         wrapper = wrapper_for(type(value))
         if wrapper.by_identity or type(value) in SCALARS:

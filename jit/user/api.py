@@ -11,10 +11,9 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import config, directives
+from framejit import config
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import Backend, BackendFn, lookup
-from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.callback import Compiler
 from framejit.driver.callback import reset as reset_compiled
@@ -23,6 +22,8 @@ from framejit.driver.declared import DeclaredShapes, parse
 from framejit.driver.options import Options
 from framejit.errors import BadArgument, UnknownBackend, suggestion
 from framejit.report import reset_statistics
+from framejit.said import directives
+from framejit.said.directives import untraced
 
 F = TypeVar("F")
 TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")

@@ -14,11 +14,11 @@ from framejit import config
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn
 from framejit.breaks import Break, FailedInside
-from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, UserFrame, behind_break, explain_break, suggestion
 from framejit.report import FEW, STAGES, Recording, counted, graphs_of, listed, place, recording
+from framejit.said.directives import untraced
 from framejit.user.api import compile
 
 SHOWN = 3

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from framejit.directives import untraced
 from framejit.errors import BadArgument
 from framejit.guards.dynamic import DYNAMIC, RANGES, STATIC_MARK, UNBACKED, WEAK, marks
+from framejit.said.directives import untraced
 
 
 class Range(NamedTuple):

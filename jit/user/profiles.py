@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from framejit.directives import untraced
 from framejit.driver import profile
+from framejit.said.directives import untraced
 
 
 @untraced

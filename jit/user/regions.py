@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import nn
 
-from framejit import directives
 from framejit._runtime import NEVER, CompiledFunction, mark_code, set_thread_disabled
 from framejit.driver.compiled_module import module_with_call
 from framejit.errors import BadArgument
+from framejit.said import directives
 
 _outer = threading.local()
 """The states to which the `with disable()` blocks of a thread return, innermost first. They aren't stored in the object, since it may be entered twice."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from framejit._runtime import CompiledFunction
-from framejit.directives import untraced
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, FramejitError
+from framejit.said.directives import untraced
 
 if TYPE_CHECKING:
     from framejit.user.exploring.regions import ExploredInputs

@@ -86,7 +86,7 @@ def recorded(value: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name: str) -> None:
+def test_results_and_gradients_are_eagers(name: str) -> None:
     fn, make = PROGRAMS[name]
     expected = story(fn, make)
     close(story(framejit.compile(fn, backend="eager"), make), expected, 1e-5)

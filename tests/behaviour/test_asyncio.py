@@ -67,7 +67,7 @@ def no_loop(t):
 
 
 @pytest.mark.parametrize("function", [run, gather, a_task, a_loop_of_its_own, an_exception, no_loop])
-def test_programs(function: Any) -> None:
+def test_coroutines_give_what_they_give_in_eager(function: Any) -> None:
     compiled = framejit.compile(function, backend="eager")
     for _ in range(2):
         assert repr(compiled(x)) == repr(function(x))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import framejit
-from framejit.objects.numberobject import COMPARISONS
+from framejit.objects.numbers.numberobject import COMPARISONS
 
 VALUES = (1.5, 2.5, 3.25, 0.75, 5.5)
 OPERATORS = {

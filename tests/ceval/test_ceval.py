@@ -22,7 +22,7 @@ from framejit.ceval import loop
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import OPERATIONS, op, parse_effect
 from framejit.ceval.ops_control import REFUSED
-from framejit.objects.object import Raise
+from framejit.objects.core.object import Raise
 
 
 @pytest.fixture

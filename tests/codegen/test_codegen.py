@@ -15,7 +15,7 @@ from framejit.codegen.recorder import CodeRecorder, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
 from framejit.guards.source import Local, Pinned, Root, Slot
-from framejit.objects.object import LazyObject, Object
+from framejit.objects.core.object import LazyObject, Object
 from framejit.trail import Trail
 
 

@@ -26,7 +26,7 @@ import framejit
 from framejit import _runtime
 from framejit._runtime import CompiledFunction
 from framejit.driver import upcalls
-from framejit.objects import registry
+from framejit.objects.core import registry
 
 x = torch.arange(1.0, 5.0)
 eager = functools.partial(framejit.compile, backend="eager")

@@ -3,7 +3,7 @@
 from framejit.bytecode.instruction import Position
 from framejit.effects import Effects
 from framejit.guards.source import Local, Root, Slot
-from framejit.objects.object import LazyObject, Object
+from framejit.objects.core.object import LazyObject, Object
 from framejit.trail import Trail
 
 

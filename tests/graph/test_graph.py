@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import fx
 
-from framejit import breaks, modules
+from framejit import breaks, library
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.finished import GraphResult
 from framejit.graph.global_modes import Modes
 from framejit.guards.kinds import Guard, TensorMatch
 from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Item, Pinned, Root
-from framejit.objects import build
-from framejit.objects.listobject import ListObject
-from framejit.objects.object import LazyObject, NotConstant, Object
-from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchfunctions import operation_of
-from framejit.operator_exceptions import NOT_IN_GRAPH
+from framejit.objects.core import build
+from framejit.objects.core.object import LazyObject, NotConstant, Object
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.objects.types.listobject import ListObject
+from framejit.torch_state.operator_exceptions import NOT_IN_GRAPH
 from framejit.trail import Trail
 
 
@@ -35,7 +35,7 @@ class Stub:
     """As much of a VM as the graph needs."""
 
     def __init__(self) -> None:
-        modules.load()
+        library.load()
         self.trail = Trail()
         self.root_source = Root()
         self.guards: list[tuple[type[Guard], Any, tuple[Any, ...]]] = []

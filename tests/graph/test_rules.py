@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import framejit
-from framejit import modules
+from framejit import library
 from framejit.breaks import UnsupportedOperation
 from framejit.graph import operator_call
 from framejit.graph.operator_call import RULES, OperatorCall, Phase, rule
@@ -22,7 +22,7 @@ GRAPH = Path(operator_call.__file__).parent
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten after it; what framejit registers isn't."""
-    modules.load()
+    library.load()
     for phase, known in RULES.items():
         monkeypatch.setitem(RULES, phase, list(known))
 
@@ -80,7 +80,7 @@ def test_the_order_of_rules_does_not_depend_on_the_order_of_imports() -> None:
 
 def test_the_builder_imports_no_rule() -> None:
     """A file of rules is found by the loader, and is named by nobody who runs rules."""
-    modules.load()
+    library.load()
     tree = ast.parse((GRAPH / "operator_call.py").read_text())
     assert not [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module not in ALLOWED]
     names = {function.__name__ for known in RULES.values() for function in known}

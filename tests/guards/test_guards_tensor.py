@@ -24,7 +24,7 @@ from framejit.guards.source import (
 )
 from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorAttribute, TensorData, TensorItem
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
-from framejit.torch_modes import read_state
+from framejit.torch_state.torch_modes import read_state
 
 TENSORS = [
     torch.ones(2, 3),
@@ -373,7 +373,7 @@ def test_a_setting_is_read_while_nothing_is_borrowed() -> None:
 
 
 def test_global_state_knows_how_many_modes_there_are() -> None:
-    """What a trace has seen of them has guards of its own (tests/modules/test_function_modes_in_force.py)."""
+    """What a trace has seen of them has guards of its own (tests/library/torch/overrides/test_function_modes_in_force.py)."""
 
     class Mode(torch.overrides.TorchFunctionMode):
         def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
 """Whatever traced code reads of an object that can change, or of a setting, is guarded or refused: the reads are found, not listed.
 
 For objects of many kinds: each attribute that their type computes, and each function that framejit calls while tracing, models or replaces
-(objects/registry.py), is read in a compiled function. Then the object is changed in each way that makes eager's answer another one.
+(objects/core/registry.py), is read in a compiled function. Then the object is changed in each way that makes eager's answer another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import framejit
-from framejit.objects import registry
+from framejit.objects.core import registry
 
 x = torch.arange(6.0)
 

@@ -31,7 +31,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 import framejit
-from framejit import breaks, config, errors, library, logs
+from framejit import breaks, config, errors, logs
+from framejit.program import code_kinds
 from framejit.reporting import stacks
 
 for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements", "resume_programs_objects"):
@@ -208,13 +209,13 @@ def test_frames_that_are_left_out():
     def frame(path: str, name: str = "f") -> errors.UserFrame:
         return errors.UserFrame(path, name, 1)
 
-    mine, theirs = frame("mine.py"), frame(f"{library.INSTALLED[0]}transformers/model.py")
-    module, functional = frame(f"{library.TORCH}nn/modules/module.py"), frame(f"{library.TORCH}nn/functional.py")
-    wrapper, standard = frame(f"{library.TORCH}utils/_contextlib.py"), frame(f"{library.STANDARD_LIBRARY}json/decoder.py")
+    mine, theirs = frame("mine.py"), frame(f"{code_kinds.INSTALLED[0]}transformers/model.py")
+    module, functional = frame(f"{code_kinds.TORCH}nn/modules/module.py"), frame(f"{code_kinds.TORCH}nn/functional.py")
+    wrapper, standard = frame(f"{code_kinds.TORCH}utils/_contextlib.py"), frame(f"{code_kinds.STANDARD_LIBRARY}json/decoder.py")
     assert stacks.shown([module, mine, wrapper, theirs, module, mine]) == [mine, theirs, mine]
     assert stacks.shown([mine, module, functional]) == [mine, functional] and stacks.shown([mine, standard]) == [mine, standard]
     assert stacks.shown([mine, module]) == [mine] and stacks.shown([module]) == [module] and stacks.shown([]) == []
-    assert stacks.shown([mine, frame(f"{library.OURS}regions.py")]) == [mine]
+    assert stacks.shown([mine, frame(f"{code_kinds.OURS}regions.py")]) == [mine]
 
 
 # ---- what is printed ----

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from framejit.objects.arrayfunctions import UFUNCS
-from framejit.objects.arrayrules import FUNCTIONS, exists, named
+from framejit.objects.arrays.arrayfunctions import UFUNCS
+from framejit.objects.arrays.arrayrules import FUNCTIONS, exists, named
 
 Call = Callable[..., Any]
 

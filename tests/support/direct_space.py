@@ -14,7 +14,7 @@ from framejit.bytecode.versions.rows import BINARY_SYMBOLS
 from framejit.ceval import loop
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.signals import Return, Yield
-from framejit.objects.object import Raise
+from framejit.objects.core.object import Raise
 
 _NAMES = ("add and_ floordiv lshift matmul mul mod or_ pow rshift sub truediv xor").split()
 SIGNALS = (Return, Yield, Raise)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from framejit.compiler import compile
-from framejit.objects import registry
+from framejit.objects.core import registry
 
 assert compile  # which fills the registry
 

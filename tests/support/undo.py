@@ -26,8 +26,8 @@ from framejit.graph.body import Body
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.global_modes import GlobalModes, Scope
 from framejit.graph.wrappers import Wrappers
-from framejit.objects.dictobject import DictObject
-from framejit.objects.object import LazyObject, Object
+from framejit.objects.core.object import LazyObject, Object
+from framejit.objects.types.dictobject import DictObject
 from framejit.tracing.tracer import Tracer
 
 OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, Wrappers, Body, GlobalModes, Scope, AutogradNode)

@@ -34,11 +34,11 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import library
 from framejit.compiler.broken import at
 from framejit.errors import UserFrame
-from framejit.library import CodeKind
-from framejit.naming import imported_name
+from framejit.program import code_kinds
+from framejit.program.code_kinds import CodeKind
+from framejit.program.naming import imported_name
 from framejit.tracing import boundary
 
 x = torch.arange(1.0, 5.0)
@@ -543,7 +543,7 @@ def hook(module, args):
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module of a package that doesn't know torch; the package shows its function, around which there is a wrapper."""
-    file = library.INSTALLED[0] + "framejit_tests/inside.py"
+    file = code_kinds.INSTALLED[0] + "framejit_tests/inside.py"
     inside, package = types.ModuleType("framejit_tests.inside"), types.ModuleType("framejit_tests")
     inside.__file__ = file
     exec(compile(PACKAGE, file, "exec"), inside.__dict__)
@@ -622,7 +622,7 @@ def typed_at_a_prompt() -> Any:
 )
 def test_kinds(function, kind):
     function = inspect.unwrap(function)
-    assert library.kind_of(function.__code__, function.__globals__) is kind
+    assert code_kinds.kind_of(function.__code__, function.__globals__) is kind
 
 
 @pytest.mark.parametrize(
@@ -637,7 +637,7 @@ def test_kinds(function, kind):
     ],
 )
 def test_who_knows_torch(namespace, known):
-    assert library.knows_torch(namespace) is known
+    assert code_kinds.knows_torch(namespace) is known
 
 
 def test_nothing_is_kept_of_code_that_is_gone():

@@ -20,7 +20,7 @@ from torch import nn
 
 import framejit
 from framejit import config
-from framejit.objects import registry
+from framejit.objects.core import registry
 
 x = torch.arange(3.0)
 eager = functools.partial(framejit.compile, backend="eager")

@@ -24,7 +24,7 @@ from framejit.compiler import compiled as compiled_stage
 from framejit.compiler import planned as planned_stage
 from framejit.compiler import surroundings
 from framejit.driver import loader
-from framejit.objects import abstract
+from framejit.objects.core import abstract
 from framejit.tracing.tracer import Tracer
 
 x = torch.arange(6.0).reshape(2, 3)

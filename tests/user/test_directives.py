@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import directives
 from framejit._runtime import CompiledFunction
+from framejit.said import directives
 
 x = torch.arange(3.0)
 eager = functools.partial(framejit.compile, backend="eager")

@@ -22,7 +22,7 @@ from torch import nn
 import framejit
 from framejit import __main__, breaks, config, logs
 from framejit.backends import inductor
-from framejit.objects import registry
+from framejit.objects.core import registry
 from framejit.reporting import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]

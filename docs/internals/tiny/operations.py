@@ -1,7 +1,7 @@
 """The handlers of the canonical operations. Each is written once, for two virtual machines: the Tracer, and NATIVE for where tracing stops.
 
 Mirrors jit/ceval/operation.py (the registry, with stack effects), jit/ceval/ops_*.py (the handlers), jit/ceval/frame.py, and
-jit/objects/abstract.py.
+jit/objects/core/abstract.py.
 """
 
 import operator

@@ -1,6 +1,6 @@
 """A trace: runs a call's bytecode on what is known of its values, and writes an FX graph and the guards.
 
-Mirrors jit/ceval/loop.py, jit/tracing/tracer.py, jit/objects/torchcall.py, jit/objects/registry.py and jit/graph/builder.py.
+Mirrors jit/ceval/loop.py, jit/tracing/tracer.py, jit/objects/tensors/torchcall.py, jit/objects/core/registry.py and jit/graph/builder.py.
 """
 
 import inspect
@@ -147,7 +147,7 @@ class Tracer:
     # Operators
 
     def operator(self, function: Callable[..., Any], *args: Value, **kwargs: Value) -> Value:
-        """The result of an operator: computed now on constants, or a node of the graph. (jit/objects/torchcall.py: torch_call)"""
+        """The result of an operator: computed now on constants, or a node of the graph. (jit/objects/tensors/torchcall.py: torch_call)"""
 
         def given(of_tensor: Callable[[Tensor], Any] | None) -> tuple[list[Any], dict[str, Any]]:
             return [self.constant(each, of_tensor) for each in args], {key: self.constant(each, of_tensor) for key, each in kwargs.items()}

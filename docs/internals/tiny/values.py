@@ -108,7 +108,7 @@ class Known(Value):
 
 
 class Outside(Known):
-    """A value of the call's that nothing has asked for: no guard is about it. (jit/objects/object.py: LazyObject)"""
+    """A value of the call's that nothing has asked for: no guard is about it. (jit/objects/core/object.py: LazyObject)"""
 
 
 class Object(Known):
@@ -116,12 +116,12 @@ class Object(Known):
 
 
 class Constant(Known):
-    """A number, text or the like, with which the trace computes. (jit/objects/constobject.py)"""
+    """A number, text or the like, with which the trace computes. (jit/objects/types/constobject.py)"""
 
 
 @dataclass(eq=False)
 class Tensor(Value):
-    """A tensor: a node of the graph, and a fake tensor that has its shape and dtype, but no data. (jit/objects/tensorobject.py)"""
+    """A tensor: a node of the graph, and a fake tensor that has its shape and dtype, but no data. (jit/objects/tensors/tensorobject.py)"""
 
     node: fx.Node
     fake: torch.Tensor
@@ -129,7 +129,7 @@ class Tensor(Value):
 
 @dataclass(eq=False)
 class Sequence(Value):
-    """A list or a tuple whose length is known. Its items are the parts. (jit/objects/listobject.py, tupleobject.py)"""
+    """A list or a tuple whose length is known. Its items are the parts. (jit/objects/types/listobject.py, tupleobject.py)"""
 
     cls: type
 
@@ -139,7 +139,7 @@ class Sequence(Value):
 
 @dataclass(eq=False)
 class Iterator(Value):
-    """An iterator over its only part, a Sequence. (jit/objects/iterobject.py)"""
+    """An iterator over its only part, a Sequence. (jit/objects/types/iterobject.py)"""
 
     position: int = 0
 

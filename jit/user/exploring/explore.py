@@ -13,7 +13,7 @@ import sympy
 
 from framejit.errors import BadArgument, UserFrame
 from framejit.guards.input_sets import InputSet, Undecided, negations, tells_apart
-from framejit.library import is_library_file
+from framejit.program.code_kinds import is_library_file
 from framejit.user.exploring.conditions import Condition
 from framejit.user.exploring.example_inputs import ExampleInputs
 from framejit.user.exploring.program import Program, frames_of

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch import fx, nn
 
-from framejit import config, stance
+from framejit import config
 from framejit._runtime import CompiledFunction, Entry, set_thread_disabled
 from framejit.backends.registry import lookup
 from framejit.driver.callback import Compiler, call_of
@@ -25,8 +25,9 @@ from framejit.driver.second_run import random_state, set_random_state
 from framejit.errors import BadArgument, FramejitError, UserFrame
 from framejit.guards.dynamic import NONE, Dynamic
 from framejit.guards.source import Call, Source
-from framejit.library import OURS
+from framejit.program.code_kinds import OURS
 from framejit.report import FrameNote, place, recording
+from framejit.said import stance
 from framejit.user.api import compile_target
 from framejit.user.exploring.conditions import Condition, Conditions, position_of
 from framejit.user.exploring.example_inputs import ExampleInputs, Position, places_of_arguments

@@ -18,7 +18,7 @@ from framejit import breaks
 from framejit.errors import BadArgument, Unsupported, suggestion
 from framejit.user.exporting.captured import CapturedCall, Leaf, captured, names_of_tensors
 
-TRANSFORMS = "framejit.graph.transforms"
+TRANSFORMS = "framejit.library.torch.transforms.transforms"
 NOT_LOWERED = {"grad_and_value": "torch.func.grad", "vjp": "torch.func.vjp"}
 """Operators of that module, by the names of what they run."""
 PACKING = (torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)

@@ -1,0 +1,1 @@
+"""Models of NumPy's scalars, arrays and functions."""

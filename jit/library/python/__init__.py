@@ -1,0 +1,1 @@
+"""Models of builtin functions and of the standard library, a file for each module."""

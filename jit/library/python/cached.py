@@ -1,0 +1,134 @@
+"""functools.lru_cache: the cache of a library's function is asked while tracing; the program's own cached functions run natively."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING, Source
+from framejit.library.directives.declared import said_of
+from framejit.objects.core import abstract
+from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.object import VM, Codegen, Namespace, Object
+from framejit.objects.core.registry import is_pure, pure, wraps
+from framejit.objects.types.funcobject import MethodObject
+from framejit.program import code_kinds
+from framejit.said.functions import Treatment
+
+CachedFunction: type = type(functools.lru_cache(abstract.iterate))
+
+
+class CachedFunctionObject(Object):
+    """A function under lru_cache. Its cache may hold a different result from what a computation would give now, and returns the same object each time.
+
+    So the cache of a library's function is asked while tracing, and again by a guard: its result is a value from outside. It is assumed not to matter to
+    a library when such a function runs for the first time; the program's own functions are called where the program calls them, by a break.
+    """
+
+    __slots__ = ()
+
+    def function(self) -> Any:
+        """The cached function, as immutable as the wrapper, which is known by identity; None if `__wrapped__` is another, or isn't set yet."""
+        found = getattr(self.value, "__wrapped__", None)
+        return found if any(found is held for held in gc.get_referents(self.value)) else None
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        function = self.function()
+        if type(function) is not FunctionType:
+            vm.unsupported(breaks.CachedCall(repr(self.value)))
+        if said_of(function) is Treatment.CONSTANT:
+            return abstract.call(vm, vm.pin(function), args, kwargs)
+        given = [key(vm, arg) for arg in args]
+        named = {name: key(vm, arg) for name, arg in kwargs.items()}
+        of_program = code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
+        if of_program or (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
+        try:
+            result = self.value(*given, **named)
+        except Exception:
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
+        types = tuple(map(type, (*given, *named.values())))
+        vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result, function.__qualname__))
+        return vm.pin(result)
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
+        return self if obj is None else MethodObject(self, obj)
+
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {})
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "__wrapped__" and (function := self.function()) is not None:
+            return vm.pin(function)
+        return super().getattr(vm, name)
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
+        if self.attrs is None and self.source is not None:
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
+        return self.attrs
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.value)
+
+
+if hasattr(torch.cpu, "get_capabilities"):
+    pure(torch.cpu.get_capabilities)
+pure(torch.backends.mps.is_available)
+
+
+@wraps(CachedFunction, by_identity=True)
+def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
+    """Wrap a function under lru_cache, from outside."""
+    return CachedFunctionObject(CachedFunction, source, value)
+
+
+def may_read_changes(vm: VM, function: FunctionType) -> bool:
+    """Whether a function may read values that the trace has changed, which haven't been changed for real yet."""
+    if not vm.effects.has_changed_since(0):
+        return False
+    return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
+
+
+@dataclass(frozen=True, slots=True)
+class CachedResult:
+    """Asks a cache whether it still gives the same object, as the call itself would: if it has dropped the arguments, the function
+    makes another object. `types`: those of the arguments, since a cache may distinguish 1 from 1.0."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    types: tuple[type, ...]
+    result: Any = field(compare=False)
+    name: str
+
+    def __call__(self) -> bool:
+        try:
+            return self.function(*self.args, **dict(self.kwargs)) is self.result
+        except Exception:
+            return False  # the call itself will report it
+
+    def __repr__(self) -> str:
+        return f"the result of {self.name}() in its cache"
+
+
+def key(vm: VM, arg: Object) -> Any:
+    """The real value of an argument, guarded; MISSING if the cache would run the program's code to look it up."""
+    arg = vm.observe(arg)
+    if arg.is_knowable():
+        return arg.constant(vm)
+    hashes: Any = arg.cls.__hash__
+    equals: Any = arg.cls.__eq__
+    if arg.value is MISSING or hashes is not object.__hash__ or equals is not object.__eq__:
+        return MISSING
+    if arg.source is not None:
+        vm.guard(ValueIs, arg.source, arg.value)
+    return arg.value

@@ -1,0 +1,10 @@
+"""collections: models of the C helpers of its Python classes."""
+
+from __future__ import annotations
+
+import collections
+
+from framejit.objects.core.registry import app
+from framejit.plain import collections as plain
+
+app(collections._count_elements, first=dict)(plain.count_elements)  # type: ignore[attr-defined]

@@ -1,0 +1,71 @@
+"""enum: classes of constants, whose look-ups and iteration are computed while tracing."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from framejit import breaks
+from framejit.objects.core.object import VM, Object, fold
+from framejit.objects.core.registry import models
+from framejit.objects.types import typefields
+from framejit.objects.types.constobject import EnumObject
+from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
+from framejit.objects.types.tupleobject import TupleObject
+
+EnumType: Any = enum.EnumMeta
+
+
+def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = False) -> None:
+    """Register a method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in turn.
+
+    `shows_name`: the name of the class is in what it returns.
+    """
+
+    def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        objs = [vm.observe(arg) for arg in args]
+        real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
+        if shows_name:
+            typefields.name_of(vm, real[0] if isinstance(real[0], type) else type(real[0]))
+        if asks and not is_enums_own(vm, real, asks):
+            vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.observe(args[0]).name_when_called}"))
+        return fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
+
+    models(function)(model)
+
+
+def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
+    """Whether no code of the program runs when the method is called on these arguments."""
+    cls: Any = real[0] if isinstance(real[0], type) else type(real[0])
+    if name == "_missing_" and any(member is real[1] or (type(member._value_) is type(real[1]) and member._value_ == real[1]) for member in cls):
+        return True
+    if name == "__repr__" and type(real[0]._value_) not in PLAIN:
+        return False
+    found = vm.raw_type_lookup(cls, name)
+    return getattr(getattr(found, "__func__", found), "__module__", "enum") == "enum"
+
+
+PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None)})
+folded(EnumType.__call__, "_missing_")
+for _name in ("__getitem__", "__contains__", "__len__", "__bool__"):
+    folded(getattr(EnumType, _name))
+folded(EnumType.__repr__, shows_name=True)
+folded(enum.Enum.__hash__)
+for _name, _asked in {"__repr__": "__repr__", "__str__": "__str__", "__format__": "__str__"}.items():
+    folded(getattr(enum.Enum, _name), _asked, shows_name=True)
+for _name in ("__or__", "__and__", "__xor__", "__invert__", "__contains__", "__bool__", "__len__"):
+    folded(getattr(enum.Flag, _name))
+for _name in ("__or__", "__and__", "__xor__"):
+    if getattr(enum.Flag, f"__r{_name[2:]}") is not getattr(enum.Flag, _name):
+        folded(getattr(enum.Flag, f"__r{_name[2:]}"))
+
+
+@models(EnumType.__iter__, enum.Flag.__iter__)
+def members(vm: VM, owner: Object) -> Object:
+    return SequenceIterator(TupleObject([vm.const(member) for member in vm.observe(owner).constant(vm)]), tuple_iterator)
+
+
+@models(EnumType.__reversed__)
+def members_reversed(vm: VM, owner: Object) -> Object:
+    return SequenceIterator(TupleObject([vm.const(member) for member in reversed(vm.observe(owner).constant(vm))]), tuple_iterator)

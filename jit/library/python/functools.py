@@ -1,0 +1,112 @@
+"""functools: partial objects, and the C functions among its tools."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from framejit.guards.source import MISSING, CAttr, Source
+from framejit.objects.core import abstract
+from framejit.objects.core.calls import keyword_items
+from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.object import VM, Codegen, Namespace, Object, is_c_member
+from framejit.objects.core.registry import app, models, wraps
+from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.plain import functools as plain
+
+app(functools.reduce)(plain.reduce)
+app(functools.cmp_to_key)(plain.cmp_to_key)
+app(functools.cached_property.__get__)(plain.cached_property_get)
+
+
+class PartialObject(Object):
+    """functools.partial: function, positional and keyword arguments."""
+
+    __slots__ = ("function", "args", "keywords")
+
+    def __init__(
+        self, cls: type, function: Object, args: Object, keywords: Object, source: Source | None = None, value: Any = MISSING
+    ) -> None:
+        super().__init__(cls, source, value)
+        self.function = function
+        self.args = args
+        self.keywords = keywords
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        if self.cls is not functools.partial:
+            return super().call(vm, args, kwargs, delivery)
+        return self.forward(vm, args, kwargs, delivery)
+
+    def forward(self, vm: VM, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        """Modules/_functoolsmodule.c: partial_call."""
+        bound = vm.observe(self.args)
+        assert isinstance(bound, TupleObject)
+        named = {vm.observe(key).constant(vm): value for key, value in keyword_items(vm, self.keywords)}
+        return abstract.call(vm, self.function, [*bound.items(vm), *args], named | kwargs, delivery)
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
+        if self.attrs is None:
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
+        return self.attrs
+
+    def get_slot(self, vm: VM, member: Any) -> Object:
+        """The fields of a partial, or a slot of a subclass in Python."""
+        if is_c_member(member):
+            return {"func": self.function, "args": self.args, "keywords": self.keywords}[member.__name__]
+        return super().get_slot(vm, member)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for part in (self.function, self.args, self.keywords):
+            cg.load(part)
+        cg.load_const(self.cls)
+        cg.call_const(rebuilt_partial, 4)
+
+    def needs_fill(self) -> bool:
+        return has_attrs(self)
+
+    def fill(self, cg: Codegen) -> None:
+        fill_attrs(cg, self)
+
+    def referents(self) -> list[Object]:
+        attrs = [value for _, value in self.attrs.entries.values()] if has_attrs(self) and self.attrs is not None else []
+        return [self.function, self.args, self.keywords, *attrs]
+
+
+def rebuilt_partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any], cls: type) -> Any:
+    """Run by generated code."""
+    return functools.partial.__new__(cls, function, *args, **keywords)
+
+
+@wraps(functools.partial, shared=True)
+def wrap_partial(vm: VM, value: Any, source: Source) -> PartialObject:
+    """Wrap a partial object from outside: its parts are read when it is called."""
+    parts = [vm.wrap(getattr(value, name), source.child(CAttr, name)) for name in ("func", "args", "keywords")]
+    return PartialObject(type(value), parts[0], parts[1], parts[2], source, value)
+
+
+@models(functools.partial.__call__)
+def call_partial(vm: VM, self: PartialObject, /, *args: Object, **kwargs: Object) -> Object:
+    return self.forward(vm, args, kwargs)
+
+
+@models(functools.partial.__new__)
+def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwargs: Object) -> Object:
+    """Modules/_functoolsmodule.c: partial_new, which unpacks a partial of a partial."""
+    function = vm.observe(function)
+    bound, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
+    if isinstance(function, PartialObject) and function.cls is functools.partial:
+        inner = vm.observe(function.args)
+        assert isinstance(inner, TupleObject)
+        bound = [*inner.items(vm), *bound]
+        named = [*keyword_items(vm, function.keywords), *named]
+        function = vm.observe(function.function)
+    elif vm.raw_type_lookup(function.cls, "__call__") is MISSING:
+        vm.raise_(TypeError, "the first argument must be callable")
+    return PartialObject(vm.observe(cls).constant(vm), function, TupleObject(bound), dict_of(vm, named))
+
+
+@models(functools.partial)
+def make_partial(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)

@@ -1,0 +1,79 @@
+"""The inspect and sys modules: questions that can be answered while tracing."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import MethodType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.kinds import IsMissing, ValueIs
+from framejit.guards.source import MISSING, FunctionField, Pinned
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object
+from framejit.objects.core.registry import models, pure, refuse
+from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.funcobject import FunctionObject, MethodObject
+
+pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
+refuse(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
+
+
+SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
+"""Attributes of functions that determine their signature."""
+
+
+@models(inspect.signature)
+def signature(vm: VM, target: Object, **options: Object) -> Object:
+    """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded."""
+    if options:
+        vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
+    real = real_callable(vm, vm.observe(target))
+    try:
+        return vm.pin(inspect.signature(real))
+    except (TypeError, ValueError):
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
+
+
+def real_callable(vm: VM, target: Object) -> Any:
+    """The real callable that has the same signature as a traced one."""
+    if isinstance(target, MethodObject):
+        return MethodType(real_callable(vm, vm.observe(target.function)), object())
+    if not isinstance(target, FunctionObject) or target.value is MISSING:
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
+    rest_on_parameters(vm, target)
+    attributes = target.instance_dict(vm)
+    if attributes is not None:
+        for name in SIGNATURES:
+            if attributes.lookup(vm, name) is not None:
+                vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of a function with a {name}"))
+        wrapped = attributes.lookup(vm, "__wrapped__")
+        if wrapped is not None:
+            real_callable(vm, vm.observe(wrapped))
+    return target.value
+
+
+def rest_on_parameters(vm: VM, function: FunctionObject) -> None:
+    """Guard a function's identity, and its code, defaults and annotations."""
+    if function.source is not None:
+        vm.guard(ValueIs, function.source, function.value)
+    base = function.source or vm.root_source.child(Pinned, function.value)
+    for name in ("code", "defaults", "kwdefaults"):
+        field = base.child(FunctionField, name)
+        found = field.step(function.value)
+        if found is MISSING:
+            vm.guard(IsMissing, field)
+        else:
+            vm.guard(ValueIs, field, found)
+    annotations = vm.observe(abstract.getattr_(vm, function, "__annotations__"))
+    if not isinstance(annotations, DictObject):
+        vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function whose __annotations__ are no dict"))
+    for _, annotation in annotations.items(vm):
+        if annotation.source is not None:
+            vm.guard(ValueIs, annotation.source, annotation.value)
+
+
+@models(inspect.isfunction)
+def isfunction(vm: VM, target: Object) -> Object:
+    return vm.const(isinstance(vm.observe(target), FunctionObject))

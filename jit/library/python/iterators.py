@@ -1,0 +1,127 @@
+"""The builtin iterators: enumerate, zip, map, filter, reversed, and the protocol methods that all iterators share."""
+
+from __future__ import annotations
+
+from framejit import breaks
+from framejit.guards.source import MISSING
+from framejit.objects.core import abstract, operators
+from framejit.objects.core.object import VM, Object, call_special, settle
+from framejit.objects.core.registry import models
+from framejit.objects.types.constobject import NONE, ConstObject
+from framejit.objects.types.dequeobject import deque_iterator, deque_reverse_iterator
+from framejit.objects.types.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
+from framejit.objects.types.iteratorfields import OF_THEIR_OWN, EnumerateIterator, FieldIterator, FilterIterator, MapIterator, ZipIterator
+from framejit.objects.types.iterobject import (
+    ITERATOR_TYPES,
+    ITERTOOLS,
+    ConstantIterator,
+    IteratorObject,
+    ReversedItems,
+    ReverseIterator,
+    ascii_iterator,
+    bytes_iterator,
+    range_iterator,
+    str_iterator,
+)
+from framejit.objects.types.rangeobject import RangeObject, short_range
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.plain.support import NULL, made
+from framejit.program import classes
+
+
+@models(enumerate)
+def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
+    first = 0 if start is None else operators.index(vm, start)
+    return EnumerateIterator(enumerate, {"it": abstract.iter_(vm, iterable), "count": vm.const(first)})
+
+
+@models(zip)
+def zip_(vm: VM, *iterables: Object, strict: Object | None = None) -> Object:
+    checked = strict is not None and abstract.truth(vm, strict)
+    iterators = TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])
+    return ZipIterator(zip, {"ittuple": iterators, "strict": vm.const(int(checked))})
+
+
+@models(map)
+def map_(vm: VM, function: Object, *iterables: Object) -> Object:
+    if not iterables:
+        vm.raise_(TypeError, "map() must have at least two arguments.")
+    return MapIterator(map, {"func": function, "iters": TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])})
+
+
+@models(filter)
+def filter_(vm: VM, function: Object, iterable: Object) -> Object:
+    return FilterIterator(filter, {"func": function, "it": abstract.iter_(vm, iterable)})
+
+
+@models(made)
+def made_(vm: VM, cls: Object, **fields: Object) -> Object:
+    """An iterator made by a stand-in. A field may be marked as holding nothing."""
+    real = cls.constant(vm)
+    return OF_THEIR_OWN.get(real, FieldIterator)(real, {name: None if settle(value).value is NULL else value for name, value in fields.items()})
+
+
+@models(reversed)
+def reversed_(vm: VM, sequence: Object) -> Object:
+    """`__reversed__`, or the sequence protocol from the end (Objects/enumobject.c: reversed_new_impl)."""
+    sequence = vm.observe(sequence)
+    if isinstance(sequence, RangeObject):
+        return ConstantIterator(short_range(vm, sequence.constant(vm)[::-1]), range_iterator)
+    if sequence.cls is tuple and isinstance(sequence, TupleObject):
+        return ReverseIterator(sequence, len(sequence.items(vm)) - 1, reversed)
+    if sequence.cls in (str, bytes) and isinstance(sequence, ConstObject):
+        return ConstantIterator(sequence.constant(vm)[::-1], reversed)
+    found = call_special(vm, sequence, "__reversed__")
+    if found is not None:
+        return found
+    is_sequence = vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
+    if not is_sequence or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
+        vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
+    return ReversedItems(vm, sequence)
+
+
+def string_iter(vm: VM, text: Object) -> Object:
+    """`iter` of a constant string or bytes."""
+    value = text.constant(vm)
+    return ConstantIterator(value, bytes_iterator if issubclass(text.cls, bytes) else ascii_iterator if value.isascii() else str_iterator)
+
+
+models(str.__iter__, bytes.__iter__)(string_iter)
+
+
+@models(range.__iter__)
+def range_iter(vm: VM, self: Object) -> Object:
+    return ConstantIterator(short_range(vm, self.constant(vm)), range_iterator)
+
+
+@models(range.__reversed__)
+def range_reversed(vm: VM, self: Object) -> Object:
+    return ConstantIterator(short_range(vm, self.constant(vm)[::-1]), range_iterator)
+
+
+def step(vm: VM, self: Object) -> Object:
+    """`iterator.__next__()`."""
+    found = vm.next_with_end(self)
+    if found is None:
+        vm.raise_(StopIteration)
+    return found
+
+
+def itself(vm: VM, self: Object) -> Object:
+    """`iterator.__iter__()`."""
+    return self
+
+
+def length_hint(vm: VM, self: Object) -> Object:
+    """`iterator.__length_hint__()`."""
+    if not isinstance(self, IteratorObject):
+        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {classes.name(self.cls)}"))
+    hint = self.length_hint(vm)
+    return NONE if hint is None else vm.const(hint)
+
+
+for _cls in {*ITERATOR_TYPES, *ITERTOOLS, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator}:
+    models(_cls.__next__)(step)
+    models(_cls.__iter__)(itself)
+    if hasattr(_cls, "__length_hint__"):
+        models(_cls.__length_hint__)(length_hint)

@@ -1,0 +1,35 @@
+"""Regular expressions: compiled patterns and matches are constants, and their methods pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import Source
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object
+from framejit.objects.core.registry import models, pure_methods, refuse, wraps
+from framejit.objects.types.constobject import ConstObject
+
+pure_methods(re.Pattern, re.Match)
+
+
+@wraps(re.Pattern, re.Match, by_identity=True)
+def wrap_pattern(vm: VM, value: Any, source: Source | None) -> Object:
+    return ConstObject(value, source)
+
+
+@models(re.Pattern.finditer)
+def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -> Object:
+    """`pattern.finditer(text)`: an iterator over all matches, found at once."""
+    given = [vm.observe(arg).constant(vm) for arg in args]
+    named = {name: vm.observe(arg).constant(vm) for name, arg in kwargs.items()}
+    try:
+        found = list(pattern.constant(vm).finditer(*given, **named))
+    except TypeError as error:
+        vm.raise_(TypeError, *error.args)
+    return abstract.iter_(vm, vm.from_real(found))
+
+
+refuse(breaks.UnsupportedCall("scanner() of a regular expression"), re.Pattern.scanner)  # type: ignore[attr-defined]

@@ -1,0 +1,88 @@
+"""Weak references from outside, those that torch makes in compiled functions, and finalizers."""
+
+from __future__ import annotations
+
+import weakref
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+from torch.distributions import transforms
+from torch.optim import Optimizer
+
+from framejit import breaks
+from framejit.guards.kinds import IsMissing
+from framejit.guards.source import Referent, Source
+from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.registry import app as traced_as
+from framejit.objects.core.registry import models, refuse, wrapper_for, wraps
+from framejit.plain import weak_references as app
+
+OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
+"""Types of objects that programs don't release in the middle of a call."""
+
+
+class WeakReferenceObject(Object):
+    """A weakref.ref: calling it gives its referent, which is looked up again in each call of the compiled code."""
+
+    __slots__ = ()
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        assert self.source is not None
+        source, target = self.source.child(Referent), self.value()
+        if target is None:
+            vm.guard(IsMissing, source)
+            return vm.const(None)
+        if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
+            # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
+            vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
+        return vm.wrap(target, source)
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+
+@wraps(weakref.ReferenceType, shared=True)
+def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
+    """Wrap a weak reference. One of a subclass may do anything when it is called: it is an instance of a user's class."""
+    if type(value) is not weakref.ReferenceType:
+        return wrapper_for(object).wrap(vm, value, source)
+    return WeakReferenceObject(weakref.ReferenceType, source, value)
+
+
+class WeakReferenceMade(Object):
+    """A weakref.ref that the trace has made in library code, to an object that isn't needed once its owner has released it, such as a dict of hooks."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Object) -> None:
+        super().__init__(weakref.ReferenceType)
+        self.target = target
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return self.target
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.target)
+        cg.call_const(weakref.ref, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.target]
+
+
+@models(app.weak_reference)
+def weak_reference(vm: VM, value: Object) -> Object:
+    return WeakReferenceMade(vm.observe(value))
+
+
+# Finalizers share one dict, which also changes in the compiler, whenever an object with a finalizer dies.
+METHODS = [getattr(method, "fget", method) for method in vars(weakref.finalize).values()]
+refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))
+
+if hasattr(transforms, "weakref"):
+    for _transform, _inverse in ((transforms.Transform, app.inverse), (transforms.ComposeTransform, app.inverse_of_parts)):
+        traced_as(vars(_transform)["inv"].fget)(_inverse)

@@ -1,0 +1,1 @@
+"""Models of torch's functions, a package for each subject."""

@@ -1,0 +1,192 @@
+"""The program's calls that ask autograd for gradients: whether the graph can compute these, and the node that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.gradient_hooks import grad_listening
+from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.repeated_changes import Repeating, change_again_, not_changing_again_
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import CAttr
+from framejit.library.torch.autograd.autograd_settings import are_hooks_set_outside
+from framejit.library.torch.inner_graphs.changes import check_read_later
+from framejit.objects.core import abstract
+from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
+from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.core.object import VM, Object
+
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Attributes of tensors that hold the hooks on them."""
+METHOD = "backward() of a tensor"
+
+
+def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
+    """A tensor, or those of a tuple or list of tensors."""
+    return [item for item in items_of(vm, value) if isinstance(item, TensorObject)]
+
+
+def items_of(vm: VM, value: Object | None) -> list[Object]:
+    """The items given for some tensors: a tensor, or several in a tuple, a list or an iterator; none for None."""
+    value = vm.const(None) if value is None else vm.observe(value)
+    if value.cls is type(None):
+        return []
+    return [value] if isinstance(value, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, value)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call that asks autograd for gradients. `inputs`: the tensors by which it differentiates; None: all leaves that there are."""
+
+    name: str
+    outputs: list[Object]
+    gradients: list[Object] | None
+    inputs: list[Object] | None
+    retain_graph: Object
+    create_graph: bool
+
+    def leaves(self, vm: TorchVM, listens: bool = False) -> tuple[TensorObject, ...]:
+        """The leaves that a gradient reaches. Stops the trace if the graph can't ask the question. `listens`: hooks of leaves are handled by the caller."""
+        check_read_later(vm, ())
+        found = self.reached(vm)
+        if isinstance(found, str):
+            self.stop(vm, found)
+        for leaf in found:
+            self.rest_on(vm, leaf, listens and not self.create_graph)
+        return found
+
+    def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
+        """The leaves that a gradient reaches, or the reason why the graph can't ask: gradients would continue beyond its inputs, or Python code computes them.
+        In a backward, only leaves that it computes itself count."""
+        graph = vm.graph
+        graph.refuse_transformed("gradients asked for")
+        tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
+        can_ask = graph.body is graph.outermost or (graph.body.is_backward and graph.transform_around() is None)
+        if not graph.demands.takes_gradients or not can_ask or len(tensors) != len(self.outputs) + len(self.inputs or ()):
+            return ""
+        if graph.autograd_node is not None and are_hooks_set_outside(vm):
+            return ", where hooks on saved tensors are set"
+        if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
+            return ", which other processes may listen to"
+        if graph.listening.tokens:
+            return ", where backward hooks of modules are called after the graph"
+        if graph.autograd_node is not None and not self.can_change_again(vm, graph.autograd_node.repeating):
+            return ", through BatchNorm in a checkpoint, of which another backward pass may follow"
+        paths = gradient_paths([tensor.look(vm) for tensor in tensors])
+        for name in (*paths.functions, *(paths.once if self.create_graph else ())):
+            return f", through the autograd.Function {name.removesuffix('Backward')}"
+        known = [graph.object_of(leaf) for leaf in paths.leaves]
+        found = tuple([obj for obj in known if obj is not None])
+        if len(found) != len(known) or (graph.body.is_backward and not all(graph.body.makes(leaf.node) for leaf in found)):
+            return ", of what was computed before"
+        return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
+
+    def can_change_again(self, vm: TorchVM, repeating: Sequence[Repeating]) -> bool:
+        """Whether the backward pass is the only one that changes statistics, if it changes any."""
+        if not any(change.follows(output.look(vm)) for change in repeating for output in self.outputs if isinstance(output, TensorObject)):
+            return True
+        retains = self.create_graph or abstract.truth(vm, vm.observe(self.retain_graph))
+        return not retains and not vm.graph.is_inner() and all(len(change.results) == 1 for change in repeating)
+
+    def change_again(self, vm: TorchVM, inputs: Sequence[Object]) -> None:
+        """Change the statistics that the backward pass changes."""
+        node = vm.graph.autograd_node
+        for change in () if node is None else node.repeating:
+            outputs, wanted = ([one.look(vm) for one in some if isinstance(one, TensorObject)] for some in (self.outputs, inputs))
+            with vm.graph.fakes.running():
+                reached = change.is_reached(outputs, wanted)
+            if reached:
+                assert node is not None
+                vm.graph.node_of(not_changing_again_, (change.handles,))
+                vm.graph.node_of(change_again_, change.now)
+                vm.trail.set(node, "repeating", tuple([other for other in node.repeating if other is not change]))
+
+    def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
+        """Guard that an input is a leaf and, unless the caller handles hooks, that there are none on its gradient."""
+        if leaf.source is None:
+            return
+        if accumulates_with_hooks(leaf.value):
+            self.stop(vm, ", of a tensor with hooks")
+        for name in HOOKS:
+            if getattr(leaf.value, name) is None:
+                vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+            elif not listens:
+                self.stop(vm, ", of a tensor that has hooks, or had some")
+        read_is_leaf(vm, leaf)
+
+    def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
+        """Leave the question to autograd, after the graph."""
+        node = vm.graph.autograd_node
+        if node is not None:
+            for wanted in self.inputs or ():
+                if isinstance(wanted, TensorObject):
+                    node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
+            if self.create_graph:
+                node.asked_twice()
+        vm.unsupported(breaks.UnsupportedOperation(self.name + why))
+
+    def ask(self, vm: TorchVM, inputs: Sequence[Object], function: Callable[..., Any] = torch.autograd.grad, **further: Object) -> Object:
+        """Have the graph compute the gradients of these tensors, by this function."""
+        self.note(vm)
+        self.change_again(vm, inputs)
+        given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
+        options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
+        return enter(vm, function, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
+
+    def ask_listening(self, vm: TorchVM, leaves: Sequence[Object], taps: tuple[fx.Node, ...], changes: tuple[Any, ...]) -> fx.Node:
+        """The node by which the graph computes the gradients of leaves, and also returns those of other tensors (`grad_listening`)."""
+        self.note(vm)
+        self.change_again(vm, leaves)
+        graph = vm.graph
+        options: dict[str, Any] = {"allow_unused": True}
+        (options["retain_graph"],) = graph.nodes_of([self.retain_graph])
+        if self.gradients is not None:
+            options["grad_outputs"] = graph.nodes_of(self.gradients)
+        return graph.node_of(grad_listening, (graph.nodes_of(self.outputs), graph.nodes_of(leaves), taps, changes), options)
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is a call of the method `backward()` of a tensor."""
+        return self.name == METHOD
+
+    def note(self, vm: TorchVM) -> None:
+        """Note that the graph is about to compute gradients, which may free the records of autograd on the fakes."""
+        vm.graph.fakes.changes_with_undoing()
+        if vm.graph.autograd_node is not None and not vm.graph.is_inner():
+            vm.trail.set(vm.graph.autograd_node, "asks", True)
+            vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
+
+
+def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:
+    """The question that a call asks, given its arguments by name."""
+    return Question(
+        name,
+        items_of(vm, given[outputs]),
+        items_of(vm, given.get(gradients)) or None,
+        items_of(vm, given.get("inputs")) or None,
+        given.get("retain_graph") or vm.const(None),
+        "create_graph" in given and abstract.truth(vm, vm.observe(given["create_graph"])),
+    )
+
+
+def layout_for(vm: TorchVM, leaf: Object, gradient: Object, is_used: bool) -> torch.memory_format | None:
+    """The layout in which a gradient must be copied before it becomes a `.grad`; None if it already has that layout, and memory of its own.
+
+    `is_used`: it is also used elsewhere, or is to be differentiated in turn.
+    """
+    if not isinstance(leaf, TensorObject) or not isinstance(gradient, TensorObject):
+        return None
+    mine, found = leaf.look(vm), gradient.look(vm)
+    if not is_used and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
+        return None
+    return layout_of_grad(mine)

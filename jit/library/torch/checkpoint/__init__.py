@@ -1,0 +1,1 @@
+"""torch.utils.checkpoint: functions that a backward pass computes again."""

@@ -1,0 +1,1 @@
+"""Operators that take functions: cond, loops, scans, and regions that are compiled once."""

@@ -1,0 +1,72 @@
+"""torch.cond: both branches are inner graphs, one of which runs."""
+
+from __future__ import annotations
+
+import torch
+from torch._higher_order_ops.cond import cond_op
+
+from framejit.graph.builder import TorchVM
+from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, told
+from framejit.objects.core import abstract
+from framejit.objects.core.object import Object
+from framejit.objects.core.registry import app, models
+from framejit.objects.numbers.unbackednumber import UnbackedNumber
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.plain import control_flow as plain
+
+NAME = "torch.cond"
+CONSTANTS = frozenset({int, float, bool, str, type(None)})
+"""Types of a branch's results besides tensors, which must be the same for the other branch."""
+
+app(torch.cond, cond_op)(plain.cond)
+
+
+@models(plain.is_open)
+def is_open(vm: TorchVM, pred: Object) -> Object:
+    """Whether a predicate is a tensor, or a bool read from tensors."""
+    pred = vm.observe(pred)
+    return vm.const(isinstance(pred, TensorObject) or (isinstance(pred, UnbackedNumber) and vm.graph.unbacked.value(pred.truth_value()) is None))
+
+
+@models(plain.choose)
+def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object) -> Object:
+    """A node with two graphs. Stops the trace if the results of the branches differ in kind."""
+    functions = Functions(vm, NAME)
+    condition = predicate(vm, functions, vm.observe(pred))
+    branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
+    check_same(vm, functions, *branches)
+    first = branches[0]
+    operands = functions.operands(branches)
+    functions.check_changes(branches, operands)
+    results: list[Object] = []
+    if first.tensors or any(branch.changes for branch in branches):
+        graphs = [functions.attached(branch, operands) for branch in branches]
+        results = functions.results(cond_op, (condition, *graphs, tuple(operands)))
+    return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
+
+
+def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
+    """The node of a predicate."""
+    if isinstance(pred, UnbackedNumber):
+        pred = pred.truth_value()
+        return vm.graph.nodes_of([pred])[0] if pred.sym(vm) is None else pred.in_graph(vm)
+    assert isinstance(pred, TensorObject)
+    look = pred.look(vm)
+    if look.dtype is not torch.bool or look.dim() > 1 or any(size != 1 for size in look.shape):
+        functions.refuse(f"with the predicate {told(vm, pred)}, which is no single bool")
+    return vm.graph.nodes_of([pred])[0]
+
+
+def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
+    """Stop the trace unless the branches give the same results apart from the numbers in tensors."""
+    if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
+        functions.refuse("whose branches give trees of different structure")
+    for a, b in zip(true.leaves, false.leaves, strict=True):
+        if isinstance(a, TensorObject) and isinstance(b, TensorObject):
+            same = told(vm, a) == told(vm, b)
+        else:
+            same = a is b or (a.cls is b.cls and a.cls in CONSTANTS and a.constant(vm) == b.constant(vm))
+        if not same:
+            functions.refuse(f"whose branches give {told(vm, a)} and {told(vm, b)}")

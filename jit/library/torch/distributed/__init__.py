@@ -1,0 +1,1 @@
+"""Distributed tensors as values of a graph."""

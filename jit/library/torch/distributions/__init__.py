@@ -1,0 +1,1 @@
+"""torch.distributions: what its Python code asks of C code."""

@@ -1,0 +1,102 @@
+"""Code of the program that autograd runs in a backward pass: it is traced as an inner graph, and may do nothing but compute gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from framejit.graph.builder import TorchVM
+from framejit.graph.inner import InnerGraph
+from framejit.guards.source import FunctionField, Pinned
+from framejit.library.torch.inner_graphs.changes import Reached, is_changed, reachable, stored_outside
+from framejit.library.torch.triton.triton_launch import is_kernel
+from framejit.objects.core.object import Object, Raise
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchcall import enter
+from framejit.program import code_kinds
+
+STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
+"""Types of values that are assumed not to be replaced. The contents of cells, modules and classes are checked separately."""
+
+
+class SideEffects(Exception):
+    """Signal: the code has changed something."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardCode:
+    """The program's backward code as a graph, and the values that it may have read (`reached`).
+
+    `reads_outside`: it has read values from outside the trace which it was not given, and which a program may change at any time.
+    `again`: whether the graph can be differentiated in turn, as the program's code could. Code that asks for the grad mode, as an autograd.Function
+    does, might behave differently then.
+    """
+
+    graph: InnerGraph
+    again: bool
+    reached: Reached
+    reads_outside: bool
+
+
+def gradients_like(vm: TorchVM, tensors: Sequence[TensorObject]) -> list[Object]:
+    """Tensors that look like the gradients of others. The graph doesn't compute with them: in the inner graph they stand for arguments."""
+    layout = {"memory_format": vm.const(torch.contiguous_format)}
+    return [enter(vm, torch.empty_like, [tensor], layout) for tensor in tensors]
+
+
+def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[Object] | None]) -> BackwardCode | None:
+    """The graph of the results of `run`; None if these are None, or if it raises. `used`: what it may change, apart from values from outside.
+
+    The caller has switched gradients off, as they are in a backward pass.
+    """
+    graph = vm.graph
+    reached, looks = reachable(vm, used), graph.modes.grad_looks
+    mark, before = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)])
+    graph.begin_inner(is_backward=True)
+    body = graph.body
+    looked_at: list[Object] = []
+    count, told = vm.guards.count(), vm.answers.count()
+    try:
+        computed, looked_at = vm.noting_looks(run)
+    except Raise:
+        vm.answers.after_raise_inside(told)
+        computed = None
+    if computed is None:
+        vm.trail.undo_to(mark)
+        return None
+    if is_changed(vm, mark, before) or body.changes_lifted():
+        raise SideEffects
+    reached.add_made(reachable(vm, looked_at))
+    reached.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(obj)}
+    reached.guards = vm.guards.since(count)
+    reads_outside = any(obj.source not in reached.given and may_change(obj) for obj in looked_at)
+    return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, reached, reads_outside)
+
+
+def may_change(obj: Object) -> bool:
+    """Whether a value from outside may be replaced, or have other contents, by the time autograd runs the code. Functions with their defaults, classes,
+    modules and Triton kernels are assumed to stay, and so are the contents of modules and classes of torch and of the standard library.
+    """
+    source = None if issubclass(type(obj.value), STAYS) or is_kernel(obj.value) else obj.source
+    while source is not None:
+        if isinstance(source, FunctionField) and source.payload in ("defaults", "kwdefaults"):
+            return False
+        if isinstance(source, Pinned) and code_kinds.belongs_to_library(source.payload):
+            return False
+        if source.base is None:
+            return True
+        source = source.base
+    return False
+
+
+def with_gradients_off(vm: TorchVM, run: Callable[[], Any]) -> Any:
+    """The result of `run` with gradients switched off."""
+    enabled = vm.graph.modes.current.grad
+    vm.graph.modes.set_grad_enabled(False)
+    result = run()
+    vm.graph.modes.set_grad_enabled(enabled)
+    return result

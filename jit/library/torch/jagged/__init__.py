@@ -1,0 +1,1 @@
+"""Jagged nested tensors."""

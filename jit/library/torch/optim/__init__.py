@@ -1,0 +1,1 @@
+"""torch.optim: steps of optimizers and of learning rate schedulers."""

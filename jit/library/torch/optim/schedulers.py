@@ -1,0 +1,202 @@
+"""Learning rate schedulers: a step is the real call, made after the graph. So it costs no compilation, whatever the schedule is.
+
+A step changes the scheduler and the optimizer's groups of parameters, and needs nothing from the graph. The trace doesn't know the values that it will have
+changed (objects/core/outdated.py): code that needs the new learning rate breaks the graph there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NoReturn
+
+from torch.optim import lr_scheduler, swa_utils
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.outdated import CallOutcome, LaterList, LaterNumber, Outdated
+from framejit.objects.core.registry import models, runs_uncompiled
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchcall import rest_on
+from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.funcobject import MethodObject
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.userobject import UserObject
+from framejit.plain import schedulers as app
+from framejit.program import code_kinds
+
+MADE_NATIVELY = breaks.StepInPlace("something looks at what it changes, or changes it before it does")
+CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
+CLASSES |= {swa_utils.SWALR}
+CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it reads what the program has measured
+CALLED = ("get_lr", "_update_lr")
+"""Methods that a step calls, in the versions of torch that have them."""
+OF_TORCH = {getattr(value, name) for value in CLASSES for name in (*CALLED, "step") if hasattr(value, name)}
+"""torch's own such methods, and its steps: a replacement by the program may read anything."""
+OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
+"""Schedulers that call functions of the program."""
+OF_MOMENTA = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
+"""Schedulers that change more in the groups of parameters than learning rates."""
+OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
+"""Schedulers that have others make their steps."""
+OUTERMOST = breaks.OptimizerStep("a learning rate scheduler")
+KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
+"""Attributes of schedulers that no step changes."""
+KEPT_IN_GROUPS = frozenset({"params"})
+COUNTS = frozenset({"last_epoch", "_step_count"})
+"""Attributes of schedulers that are ints, and stay ints."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStep:
+    """A step of a scheduler, to be made for real. `mark`: the trail's position when it was asked for; `runs_rules`: it calls functions of the program."""
+
+    vm: VM
+    place: tuple[CodeType, int]
+    mark: int
+    outcome: CallOutcome
+    runs_rules: bool
+
+    def replay(self, cg: Codegen) -> None:
+        if self.runs_rules and not all(isinstance(obj, TensorObject) for obj in self.vm.effects.mutated_before_and_since(self.mark)):
+            self.vm.restart(self.place, MADE_NATIVELY)  # a value that such a function may read is replayed once, before the step
+        cg.load(self.outcome)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [self.outcome]
+
+
+def refuse(vm: VM, why: str) -> NoReturn:
+    """Have a step be made natively, in its place: the graph breaks there."""
+    vm.unsupported(breaks.StepInPlace(why))
+
+
+def check_scheduler(vm: VM, obj: Object) -> list[Object]:
+    """The schedulers that a step changes. Breaks if the step can't be made after the graph."""
+    obj = vm.observe(obj)
+    if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
+        refuse(vm, "it isn't one of torch's from outside the compiled function")
+    for name in CALLED:
+        if hasattr(obj.cls, name):
+            check_method(vm, obj, name)
+    if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
+        refuse(vm, "it calls a function of the program's")
+    if issubclass(obj.cls, OF_RULES):
+        rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
+        for rule in abstract.iterate(vm, rules):
+            real = vm.observe(rule)
+            if real.source is None or not vm.computes_number(real.value, is_fixed=False):
+                refuse(vm, "its schedule does more than to compute a number")
+    if not issubclass(obj.cls, OF_OTHERS):
+        return [obj]
+    parts = [vm.observe(part) for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers")))]
+    others = [other for part in parts for other in check_scheduler(vm, part)]
+    for part in parts:
+        check_method(vm, part, "step")
+    return [obj, *others]
+
+
+def check_method(vm: VM, scheduler: Object, name: str) -> None:
+    """Break if a method of a scheduler is the program's."""
+    found = vm.observe(abstract.getattr_(vm, scheduler, name))
+    if not isinstance(found, MethodObject) or vm.observe(found.function).value not in OF_TORCH:
+        refuse(vm, f"its {name}() is the program's")
+    rest_on(vm, found.function)
+
+
+def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
+    """The groups of parameters of a scheduler's optimizer. Breaks if a learning rate is a tensor, or a group is of a class of the program's."""
+    groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
+    if not isinstance(groups, ListObject) or groups.cls is not list or vm.effects.is_mutated(groups):
+        refuse(vm, "the list of groups of parameters has changed in the same call")
+    found = [vm.observe(group) for group in groups.items(vm)]
+    for group in found:
+        rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.cls is dict and group.source is not None else None
+        if rate is None or vm.observe(rate).cls not in (float, int):
+            refuse(vm, "a learning rate is no number")
+    return found  # type: ignore[return-value]
+
+
+def is_handled(vm: TorchVM) -> bool:
+    """Whether a handler in the program would see an exception raised here."""
+    mark = vm.trail.mark()
+    found = vm.note_handlers()
+    vm.trail.undo_to(mark)  # the question isn't about an operation of the graph
+    return found
+
+
+def may_raise(vm: VM, scheduler: Object) -> bool:
+    """Whether a step of a scheduler may fail: because of a function of the program, or of a group of parameters that the scheduler doesn't know."""
+    if issubclass(scheduler.cls, OF_RULES):
+        functions = [unwrapped(vm.observe(rule).value) for rule in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, scheduler, "lr_lambdas")))]
+        return any(code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM for function in functions)
+    if issubclass(scheduler.cls, OF_OTHERS):
+        return False
+    known = abstract.length(vm, vm.observe(abstract.getattr_(vm, scheduler, "base_lrs")))
+    return bool(known.constant(vm) != len(groups_of(vm, scheduler)))
+
+
+def unwrapped(rule: Any) -> Any:
+    """The function of a schedule that is given as a functools.partial."""
+    return unwrapped(rule.func) if isinstance(rule, functools.partial) else rule
+
+
+def namespace_of(vm: VM, scheduler: Object) -> DictObject:
+    """The attributes of a scheduler."""
+    found = scheduler.instance_dict(vm)
+    assert isinstance(found, DictObject)
+    return found
+
+
+def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index: int, key: str, value: Object) -> Object:
+    """The replacement of a value that a step changes. Floats stay floats, and the learning rates that were set last stay a list of as many floats."""
+    value = vm.observe(value)
+    if value.cls is float or (value.cls is int and key in COUNTS):
+        return LaterNumber(value.cls, outcome, index, key)
+    if key == "_last_lr" and isinstance(value, ListObject) and value.cls is list:
+        rates = value.items(vm)
+        if all(vm.observe(rate).cls is float for rate in rates):
+            return LaterList(len(rates), outcome, index, key)
+    return Outdated(vm, place, MADE_NATIVELY, repr(key))
+
+
+def step(function: Callable[[Any], None]) -> None:
+    """Register a step, which is this function, to be made after the graph."""
+
+    def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
+        place = vm.place()
+        if args or kwargs:
+            refuse(vm, "it has an argument")
+        changed = check_scheduler(vm, self)
+        if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
+            refuse(vm, "it may raise, under a handler")  # which wouldn't see an exception raised after the graph
+        uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
+        groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
+        namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}
+        if not all(one.constant(vm) for one in uneventful):
+            refuse(vm, "it warns or raises")
+        if any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
+            refuse(vm, "another step, or the program, has changed in the same call what it changes")
+        runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
+        dicts = [*namespaces.values(), *groups.values()]
+        outcome = CallOutcome(function, changed[0], dicts)
+        outcome.effect = SchedulerStep(vm, place, vm.trail.mark(), outcome, runs_rules)
+        vm.effects.in_order(outcome.effect)
+        cycles = any(issubclass(scheduler.cls, OF_MOMENTA) for scheduler in changed)
+        for index, each in enumerate(dicts):
+            kept = KEPT if index < len(namespaces) else KEPT_IN_GROUPS if cycles else frozenset(each.value) - {"lr"}
+            each.outdate(vm, kept, lambda key, value, index=index: later_value(vm, place, outcome, index, key, value))  # type: ignore[misc]
+        return vm.const(None)
+
+    models(function)(model)
+    runs_uncompiled(function.__code__, OUTERMOST)
+
+
+for _step in {found.step for found in CLASSES}:
+    step(_step)
+runs_uncompiled(lr_scheduler.ReduceLROnPlateau.step.__code__, OUTERMOST)

@@ -1,0 +1,1 @@
+"""`__torch_function__`, TorchFunctionModes, and tensors that wrap others."""

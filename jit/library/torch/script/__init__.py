@@ -1,0 +1,1 @@
+"""TorchScript: scripted functions and modules, and objects of classes in C++."""

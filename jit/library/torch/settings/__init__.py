@@ -1,0 +1,1 @@
+"""Settings of torch that choose among kernels: flags of backends, precision, determinism."""

@@ -1,0 +1,57 @@
+"""`tensor.data = value`: the tensor becomes another one of the same shape, with the memory of `value`.
+
+From then on, the graph uses a detached `value` for the tensor; a tensor from outside gets that memory after the graph.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects.core.object import Object
+from framejit.objects.core.registry import sets
+from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
+from framejit.objects.tensors.torchcall import enter
+from framejit.torch_state.torch_classes import is_plain
+
+
+def refuse(vm: TorchVM, why: str) -> NoReturn:
+    vm.unsupported(breaks.MutatedInputUnsupported(f".data of a tensor{why}"))
+
+
+@sets(torch.Tensor.data)
+def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
+    """Gradients of results computed from the tensor before can no longer be asked for; no output of the graph may lead to the tensor as it is now."""
+    if value is self:  # as in Module.to() that converts nothing
+        return
+    graph = vm.graph
+    if not isinstance(value, TensorObject) or not is_plain(self.cls) or not is_plain(value.cls):
+        refuse(vm, " to what is no plain tensor")
+    if graph.is_inner() or graph.function_modes.asks_modes():
+        refuse(vm, " inside an operator that takes functions, or under a function mode")
+    mine, other = self.look(vm), value.look(vm)
+    if mine.is_inference() or other.is_inference() or mine.layout is not torch.strided or other.layout is not torch.strided:
+        refuse(vm, " that was made in an inference mode, or is sparse")
+    if (mine.dtype, mine.device, mine.shape) != (other.dtype, other.device, other.shape):
+        refuse(vm, " to one of another shape, dtype or device")
+    if not read_is_leaf(vm, self).constant(vm):
+        refuse(vm, " that autograd has computed")
+    if any(storage.is_of(vm, self) for storage in graph.storages):
+        refuse(vm, " whose storage was asked for")
+    memory = enter(vm, torch.Tensor.detach, [value])
+    assert isinstance(memory, TensorObject)
+    state = memory
+    if mine.requires_grad:
+        place = vm.place()
+        fresh = enter(vm, torch.Tensor.requires_grad_, [enter(vm, torch.Tensor.detach, [memory])])
+        assert isinstance(fresh, TensorObject)
+        state = fresh
+        graph.moved.append((fresh.node, place, ".data"))
+        vm.trail.learned(graph, graph.moved.pop)
+    graph.fakes.move(self, state.node)
+    if self.source is not None:
+        vm.trail.set(self, "data", memory)
+        vm.effects.mutated(self)

@@ -1,0 +1,1 @@
+"""torch.func: vmap, grad and their like, and linearize."""

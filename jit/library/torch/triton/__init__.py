@@ -1,0 +1,1 @@
+"""Launches of Triton kernels."""

@@ -1,0 +1,1 @@
+"""NumPy's arrays, and how the graph computes NumPy's functions."""

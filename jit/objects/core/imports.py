@@ -1,0 +1,101 @@
+"""Import statements (Python/import.c): the trace handles modules that are already imported; everything else is left to the instruction itself, at a break.
+
+Importing runs the module's code and the program's import hooks, so it is never done while tracing. The entry of such a break is guarded by the
+module's absence from `sys.modules`: once it is there, the next call is compiled without the break.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, NoReturn
+
+from framejit import breaks
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Namespace, Object
+
+
+def is_own_import(function: Any) -> bool:
+    """Whether this is the interpreter's own `__import__`, which import statements don't call."""
+    return type(function) is BuiltinFunctionType and function.__self__ is builtins and function.__name__ == "__import__"
+
+
+def import_name(vm: VM, namespace: Object, builtin_names: Namespace, name: str, fromlist: Object, level: Object) -> Object:
+    """IMPORT_NAME (Python/ceval.c: import_name): the program may have replaced `__import__`."""
+    function = builtin_names.lookup(vm, "__import__")
+    if function is None:
+        vm.raise_(ImportError, "__import__ not found")
+    function = vm.observe(function)
+    if not is_own_import(function.value):
+        vm.unsupported(breaks.UnsupportedCall(f"{function.name_when_called}, put in the place of __import__ by the program,"))
+    return import_module(vm, namespace, name, vm.observe(fromlist).constant(vm), vm.observe(level).constant(vm))
+
+
+def import_module(vm: VM, namespace: Object | None, name: str, fromlist: Any, level: int) -> Object:
+    """PyImport_ImportModuleLevelObject. `namespace`: the globals of the importing module, for relative imports."""
+    full = absolute_name(vm, namespace, name, level) if level else name
+    module = loaded(vm, full)
+    if not fromlist:
+        if not name.partition(".")[2]:
+            return module
+        return loaded(vm, full.partition(".")[0] if not level else full[: len(full) - len(name)] + name.partition(".")[0])
+    if abstract.lookup_attr(vm, module, "__path__") is not None:
+        import_submodules(vm, module, fromlist)
+    return module
+
+
+def import_submodules(vm: VM, package: Object, names: Any) -> None:
+    """importlib._bootstrap._handle_fromlist: names that aren't attributes of the package are imported as submodules."""
+    for name in names:
+        if type(name) is not str or name == "*":
+            not_traced(vm, f"the names {names!r} out of a package")
+        if abstract.lookup_attr(vm, package, name) is None:
+            prefix = vm.observe(abstract.getattr_(vm, package, "__name__")).constant(vm)
+            if not isinstance(prefix, str):
+                not_traced(vm, f"{name} out of a package without a name")
+            vm.guards.read(sys.modules.__contains__, f"{prefix}.{name}")
+            not_traced(vm, f"{prefix}.{name}, which is not imported yet")
+
+
+def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> str:
+    """resolve_name (Python/import.c), for modules whose `__package__` is set as usual; for others, the instruction itself raises the error."""
+    package: Any = None
+    if isinstance(namespace, Namespace):
+        found = namespace.lookup(vm, "__package__")
+        package = None if found is None else vm.observe(found).constant(vm)
+        spec = namespace.lookup(vm, "__spec__")
+        if spec is not None and getattr(vm.observe(spec).value, "parent", package) != package:
+            package = None  # CPython warns about it
+    if type(package) is not str or not package or package.count(".") < level - 1:
+        not_traced(vm, f"{'.' * level}{name} in a module that is not told which package it is of")
+    base = package.rsplit(".", level - 1)[0]
+    return f"{base}.{name}" if name else base
+
+
+def loaded(vm: VM, name: str) -> Object:
+    """The module of that name in `sys.modules`."""
+    modules = vm.globals_of(sys.modules)
+    found = modules.lookup(vm, name)
+    if found is None:
+        vm.guards.read(sys.modules.__contains__, name)
+        if name.partition(".")[0] in breaks.Debugger.packages:  # it usually comes right before its call
+            vm.unsupported(breaks.Debugger(f"import of {name}"))
+        not_traced(vm, f"{name}, which is not imported yet")
+    module = vm.observe(found)
+    real = module.value
+    if not isinstance(real, ModuleType) or getattr(vars(real).get("__spec__"), "_initializing", False):
+        not_traced(vm, f"{name}, which is no module that has been imported to its end")
+    return module
+
+
+def not_traced(vm: VM, what: str) -> NoReturn:
+    vm.unsupported(breaks.NotImported(what))
+
+
+def import_from(vm: VM, module: Object, name: str) -> Object:
+    """IMPORT_FROM: the attribute; otherwise the instruction itself looks in `sys.modules`, or raises the error."""
+    found = abstract.lookup_attr(vm, module, name)
+    if found is None:
+        vm.unsupported(breaks.NotImported(f"{name}, which the module has no attribute for"))
+    return found

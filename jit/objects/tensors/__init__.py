@@ -1,0 +1,1 @@
+"""Tensors, torch's other values, and calls of torch's functions."""

@@ -1,0 +1,1 @@
+"""Python's builtin types, a file for each, with its methods beside it."""

@@ -1,0 +1,173 @@
+"""collections.deque: a list with a maximum length."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.kinds import Equals, Length
+from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
+from framejit.objects.core.object import VM, Codegen, Namespace, Object
+from framejit.objects.core.registry import wraps
+from framejit.objects.types.constobject import c_new
+from framejit.objects.types.dictobject import attr_values, fill_attrs, instance_dict
+from framejit.objects.types.iterobject import IteratorObject
+from framejit.program import classes
+
+deque_iterator: Any = type(iter(deque()))
+deque_reverse_iterator: Any = type(reversed(deque()))
+
+
+class DequeObject(Object):
+    """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length.
+
+    `version` counts the changes that end iterators, as `deque.state` does; assigning to an item isn't one. `original`: the items of one from outside.
+    """
+
+    __slots__ = ("elements", "original", "maxlen", "version")
+
+    def __init__(
+        self, elements: list[Object] | None, maxlen: int | None, cls: type = deque, source: Source | None = None, value: Any = MISSING
+    ) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.elements = elements
+        self.original: list[Object] = []
+        self.maxlen = maxlen
+        self.version = 0
+
+    def items(self, vm: VM) -> list[Object]:
+        """The elements, unobserved; guards length and bound of a deque from outside. The caller must not change the list."""
+        elements = self.elements
+        if elements is None:
+            source = self.source
+            assert source is not None
+            values = list(deque.__iter__(self.value))
+            vm.guard(Length, source, len(values))
+            vm.guard(Equals, source.child(CAttr, "maxlen"), self.maxlen)
+            elements = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
+            vm.trail.fill(self, "elements", elements)
+            vm.trail.fill(self, "original", elements)
+        return elements
+
+    def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:
+        """Give the deque other contents; items over the bound are dropped at the left, or at the right."""
+        self.items(vm)
+        if self.maxlen is not None and len(elements) > self.maxlen:
+            elements = elements[len(elements) - self.maxlen :] if drop_left else elements[: self.maxlen]
+        vm.trail.set(self, "version", self.version + 1)
+        self.store(vm, elements)
+
+    def store(self, vm: VM, elements: list[Object]) -> None:
+        """Replace each item of the deque by another one; the number of items stays the same."""
+        vm.trail.set(self, "elements", elements)
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
+        return None if self.cls is deque else instance_dict(vm, self)
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.cls.__hash__ is None:
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+        return self.identity_key(vm)
+
+    def iter(self, vm: VM) -> Object:
+        return DequeIterator(vm, self, False) if self.cls is deque else Object.iter(self, vm)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.items(vm)) if self.cls is deque else Object.truth(self, vm)
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.items(vm))) if self.cls is deque else Object.length(self, vm)
+
+    def needs_fill(self) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.cls)
+        cg.call_const(c_new(self.cls), 1)
+
+    def fill(self, cg: Codegen) -> None:
+        self._emit_init(cg)
+        fill_attrs(cg, self)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.version:
+            self._emit_init(cg)
+            return
+        assert self.elements is not None
+        for index, (item, before) in enumerate(zip(self.elements, self.original, strict=True)):
+            if item is not before:
+                cg.load(self)
+                cg.load_const(index)
+                cg.load(item)
+                cg.call_const(deque.__setitem__, 3)
+                cg.pop_top()
+
+    def _emit_init(self, cg: Codegen) -> None:
+        """Emit `deque.__init__(self, items, maxlen)`, which clears first (Modules/_collectionsmodule.c: deque_init)."""
+        elements = self.elements
+        assert elements is not None
+        cg.load(self)
+        for item in elements:
+            cg.load(item)
+        cg.build_tuple(len(elements))
+        cg.load_const(self.maxlen)
+        cg.call_const(deque.__init__, 3)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [*(self.elements or ()), *attr_values(self)]
+
+
+class DequeIterator(IteratorObject):
+    """An iterator over a deque; any change while it runs raises the RuntimeError of dequeiter_next."""
+
+    __slots__ = ("owner", "size", "index", "version", "backwards")
+
+    def __init__(self, vm: VM, owner: DequeObject, backwards: bool) -> None:
+        super().__init__(deque_reverse_iterator if backwards else deque_iterator)
+        self.owner = owner
+        self.size = len(owner.items(vm))
+        self.index = 0
+        self.version = owner.version
+        self.backwards = backwards
+
+    def next(self, vm: VM) -> Object | None:
+        items = self.owner.items(vm)
+        if self.backwards and self.index >= self.size:
+            return None
+        if self.owner.version != self.version:
+            vm.trail.set(self, "index", self.size)
+            vm.raise_(RuntimeError, "deque mutated during iteration")
+        if self.index >= len(items):
+            return None
+        item = items[-1 - self.index] if self.backwards else items[self.index]
+        vm.trail.set(self, "index", self.index + 1)
+        return item
+
+    def length_hint(self, vm: VM) -> int | None:
+        return self.size - self.index
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.owner.version != self.version:
+            cg.unsupported(breaks.CannotReconstruct(f"a {classes.name(self.cls)} over a deque that was changed"))
+        cg.load(self.owner)
+        cg.load_const(self.index)
+        cg.call_const(deque_reverse_iterator if self.backwards else deque_iterator, 2)
+
+    def awaits(self) -> Object | None:
+        return self.owner
+
+    def referents(self) -> list[Object]:
+        return [self.owner]
+
+
+@wraps(deque, shared=True)
+def wrap_deque(vm: VM, value: Any, source: Source) -> DequeObject:
+    """Wrap a deque from outside: nothing is known about its contents yet."""
+    return DequeObject(None, value.maxlen, type(value), source, value)

@@ -1,0 +1,320 @@
+"""Views of dicts (keys, values and items, with their set operations) and mapping proxies."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING, Source
+from framejit.objects.core import abstract, operators, text
+from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.registry import models, wraps
+from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
+from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
+from framejit.objects.types.numbereddict import PlaceIterator, goes_by_place
+from framejit.objects.types.sequence import COMPARISONS
+from framejit.objects.types.setmethods import make_set
+from framejit.objects.types.setobject import SetObject, set_of
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.program import classes
+
+
+class DictView(Object):
+    """dict_keys, dict_values or dict_items of a dict."""
+
+    __slots__ = ("mapping", "kind")
+
+    def __init__(self, mapping: DictObject, kind: str) -> None:
+        super().__init__(VIEW_TYPES[storage(mapping), kind])
+        self.mapping = mapping
+        self.kind = kind
+
+    def items(self, vm: VM) -> list[Object]:
+        """The items that iterating over the view gives."""
+        return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
+
+    def iter(self, vm: VM) -> Object:
+        return PlaceIterator(vm, self.mapping, self.kind) if goes_by_place(self.mapping) else DictIterator(vm, self.mapping, self.kind)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.mapping.open(vm))
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.mapping.open(vm)))
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.kind is not VALUES:
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+        return self.identity_key(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(getattr(storage(self.mapping), self.kind), 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+class MappingProxyObject(Object):
+    """`types.MappingProxyType(mapping)`: reads go to the mapping."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, cls: type, mapping: Object, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(cls, source, value)
+        self.mapping = mapping
+
+    def iter(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).iter(vm)
+
+    def truth(self, vm: VM) -> bool:
+        return vm.observe(self.mapping).truth(vm)
+
+    def length(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).length(vm)
+
+    def length_hint(self, vm: VM) -> int | None:
+        """The length of the mapping."""
+        return int(self.length(vm).constant(vm))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(self.cls, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+@wraps(MappingProxyType, by_identity=True)
+def wrap_proxy(vm: VM, value: Any, source: Source | None) -> Object:
+    """Wrap a mapping proxy. It never changes its mapping, so its identity determines the mapping."""
+    mapping = gc.get_referents(value)[0]
+    return MappingProxyObject(MappingProxyType, vm.pin(mapping), source, value)
+
+
+@wraps(*VIEW_TYPES.values(), shared=True)
+def wrap_view(vm: VM, value: Any, source: Source) -> Object:
+    """Break for a view from outside: its dict can't be reached from C code without side effects."""
+    vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
+
+
+@models(*[view.__len__ for view in VIEW_TYPES.values()])
+def view_length(vm: VM, self: DictView) -> Object:
+    return self.length(vm)
+
+
+@models(*[view.__iter__ for view in VIEW_TYPES.values()])
+def view_iter(vm: VM, self: DictView) -> Object:
+    return self.iter(vm)
+
+
+@models(*[view.__reversed__ for view in VIEW_TYPES.values()])
+def view_reversed(vm: VM, self: DictView) -> Object:
+    return DictIterator(vm, self.mapping, self.kind, True)
+
+
+@models(*[view.__repr__ for view in VIEW_TYPES.values()])
+def view_repr(vm: VM, self: DictView) -> Object:
+    if text.is_being_rendered(self):
+        return vm.const("...")
+    body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
+    return vm.const(f"{classes.name(self.cls)}({body.constant(vm)})")
+
+
+@models(*[view.mapping for view in VIEW_TYPES.values()])
+def view_mapping(vm: VM, self: DictView) -> Object:
+    return MappingProxyObject(MappingProxyType, self.mapping)
+
+
+dict_keys, dict_items = VIEW_TYPES[dict, KEYS], VIEW_TYPES[dict, ITEMS]
+
+
+def hash_keys(vm: VM, view: DictView) -> list[Any]:
+    """The hash keys of the elements of a view of keys or items."""
+    if view.kind is KEYS:
+        return list(view.mapping.open(vm))
+    return [(key, vm.observe(value).hash_key(vm)) for key, (_, value) in view.mapping.open(vm).items()]
+
+
+@models(dict_keys.__contains__)
+def keys_contains(vm: VM, self: DictView, item: Object) -> Object:
+    return vm.const(self.mapping.has(vm, item))
+
+
+@models(dict_items.__contains__)
+def items_contains(vm: VM, self: DictView, item: Object) -> Object:
+    pair = vm.observe(item)
+    parts = pair.items(vm) if isinstance(pair, TupleObject) else []
+    if len(parts) != 2:
+        return vm.const(False)
+    found = self.mapping.get_item(vm, parts[0])
+    return vm.const(found is not None and operators.equal(vm, found, parts[1]))
+
+
+def elements(vm: VM, obj: Object) -> set[Any] | None:
+    """The hash keys of a set, frozenset or view of keys or items; None for anything else."""
+    if isinstance(obj, SetObject):
+        return set(obj.open(vm))
+    if isinstance(obj, DictView) and obj.kind is not VALUES:
+        return set(hash_keys(vm, obj))
+    return None
+
+
+def view_comparison(symbol: str) -> Callable[..., Object]:
+    """The model of a comparison of views (dictview_richcompare): by their lengths, then by looking up each element, which is never hashed."""
+
+    def model(vm: VM, self: DictView, other: Object) -> Object:
+        other = vm.observe(other)
+        if not is_like_a_set(other):
+            return NOT_IMPLEMENTED
+        mine, theirs = (int(abstract.length(vm, view).constant(vm)) for view in (self, other))
+        if symbol in ("==", "!="):
+            return vm.const((mine == theirs and holds_all(vm, other, self)) == (symbol == "=="))
+        fits = {"<": mine < theirs, "<=": mine <= theirs, ">": mine > theirs, ">=": mine >= theirs}[symbol]
+        return vm.const(fits and (holds_all(vm, other, self) if "<" in symbol else holds_all(vm, self, other)))
+
+    return model
+
+
+def is_like_a_set(obj: Object) -> bool:
+    """Whether this is a set, a frozenset, or a view of keys or items."""
+    return isinstance(obj, SetObject) or (isinstance(obj, DictView) and obj.kind is not VALUES)
+
+
+def holds_all(vm: VM, container: Object, elements: Object) -> bool:
+    """all_contained_in: whether a container holds all the elements."""
+    return all(abstract.truth(vm, operators.contains(vm, container, element)) for element in abstract.each(vm, elements))
+
+
+def view_operation(name: str, reflected: bool) -> Callable[..., Object]:
+    """The model of `|`, `-`, `^` with a view on one side (dictviews_sub): a set made from the left operand, which is then updated by the right one."""
+
+    def model(vm: VM, self: DictView, other: Object) -> Object:
+        left, right = (vm.observe(other), self) if reflected else (self, vm.observe(other))
+        if name == "symmetric_difference_update" and isinstance(left, DictView) and isinstance(right, DictView) and left.kind == right.kind == ITEMS:
+            return items_in_one(vm, left, right)
+        fast = isinstance(left, DictView) and left.kind is KEYS and left.mapping.cls is dict
+        made = make_set(vm, left.mapping if fast and isinstance(left, DictView) else left)
+        abstract.call_method(vm, made, name, right)
+        return made
+
+    return model
+
+
+def items_in_one(vm: VM, left: DictView, right: DictView) -> Object:
+    """dictitems_xor: the items that only the right view has, then those that only the left one has."""
+    mine, theirs = hash_keys(vm, left), hash_keys(vm, right)
+    new = [item for key, item in zip(theirs, right.items(vm)) if key not in set(mine)]
+    return set_of(vm, new + [item for key, item in zip(mine, left.items(vm)) if key not in set(theirs)])
+
+
+def intersection(vm: VM, self: DictView, other: Object) -> Object:
+    """The model of `&`, with the view on either side (_PyDictView_Intersect): gives the elements of the operand that it iterates over."""
+    other = vm.observe(other)
+    keys = set(hash_keys(vm, self))
+    if isinstance(other, SetObject) and other.cls is set and len(keys) <= len(other.open(vm)):
+        return abstract.call_method(vm, other, "intersection", self)
+    if isinstance(other, DictView) and other.kind is not VALUES and len(theirs := set(hash_keys(vm, other))) > len(keys):
+        other, keys = self, theirs
+    return set_of(vm, [item for item in map(vm.observe, abstract.each(vm, other)) if item.hash_key(vm) in keys])
+
+
+OPERATIONS = {"or": "update", "sub": "difference_update", "xor": "symmetric_difference_update"}
+for _view in (dict_keys, dict_items):
+    for _name, _symbol in COMPARISONS.items():
+        models(getattr(_view, _name))(view_comparison(_symbol))
+    for _name, _method in OPERATIONS.items():
+        models(getattr(_view, f"__{_name}__"))(view_operation(_method, False))
+        models(getattr(_view, f"__r{_name}__"))(view_operation(_method, True))
+
+    models(_view.__and__, _view.__rand__)(intersection)
+
+    @models(_view.isdisjoint)
+    def isdisjoint(vm: VM, self: DictView, other: Object) -> Object:
+        """dictviews_isdisjoint."""
+        other = vm.observe(other)
+        if other is self:
+            return vm.const(not self.items(vm))
+        holder: Object = self
+        if is_like_a_set(other) and abstract.length(vm, other).constant(vm) > abstract.length(vm, self).constant(vm):
+            holder, other = other, self
+        return vm.const(not any(abstract.truth(vm, operators.contains(vm, holder, item)) for item in abstract.each(vm, other)))
+
+
+@models(MappingProxyType)
+def make_proxy(vm: VM, mapping: Object) -> Object:
+    cls = vm.observe(mapping).cls
+    if vm.raw_type_lookup(cls, "__getitem__") is MISSING or issubclass(cls, (list, tuple)):
+        vm.raise_(TypeError, f"mappingproxy() argument must be a mapping, not {vm.observe(mapping).type_name}")
+    return MappingProxyObject(MappingProxyType, mapping)
+
+
+def proxied(name: str) -> Callable[..., Object]:
+    """The model of a method of mappingproxy: it calls the same method of the mapping."""
+
+    def model(vm: VM, self: MappingProxyObject, *args: Object) -> Object:
+        return abstract.call_method(vm, self.mapping, name, *args)
+
+    return model
+
+
+for _name in ("keys", "values", "items", "copy", "__reversed__"):
+    models(getattr(MappingProxyType, _name))(proxied(_name))
+
+
+@models(MappingProxyType.get)
+def proxy_get(vm: VM, self: MappingProxyObject, key: Object, default: Object = NONE) -> Object:
+    return abstract.call_method(vm, self.mapping, "get", key, default)
+
+
+@models(MappingProxyType.__getitem__)
+def proxy_getitem(vm: VM, self: MappingProxyObject, key: Object) -> Object:
+    return abstract.getitem(vm, self.mapping, key)
+
+
+@models(MappingProxyType.__contains__)
+def proxy_contains(vm: VM, self: MappingProxyObject, key: Object) -> Object:
+    return operators.contains(vm, self.mapping, key)
+
+
+@models(MappingProxyType.__len__)
+def proxy_length(vm: VM, self: MappingProxyObject) -> Object:
+    return self.length(vm)
+
+
+@models(MappingProxyType.__iter__)
+def proxy_iter(vm: VM, self: MappingProxyObject) -> Object:
+    return self.iter(vm)
+
+
+def behind(vm: VM, obj: Object) -> Object:
+    """The mapping of a proxy; other values as they are."""
+    obj = vm.observe(obj)
+    return obj.mapping if isinstance(obj, MappingProxyObject) else obj
+
+
+@models(MappingProxyType.__or__)
+def proxy_or(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+    """mappingproxy_or: the mappings are combined with their own `|`."""
+    return operators.binary_op(vm, "|", self.mapping, behind(vm, other))
+
+
+@models(MappingProxyType.__ror__)
+def proxy_ror(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+    return operators.binary_op(vm, "|", behind(vm, other), self.mapping)
+
+
+def compared(symbol: str) -> Callable[..., Object]:
+    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` would."""
+
+    def model(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+        return operators.compare(vm, symbol, self.mapping, other)
+
+    return model
+
+
+for _name, _symbol in (("__eq__", "=="), ("__ne__", "!=")):
+    models(getattr(MappingProxyType, _name))(compared(_symbol))

@@ -1,0 +1,142 @@
+"""Generators (Objects/genobject.c): suspended frames of the trace, resumed where they are consumed."""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING, Source
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Codegen, Object, Raise
+from framejit.objects.core.registry import CODES, models, wraps
+from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, decides_subclasses
+
+
+def names_of(frame: Any) -> tuple[str, str] | None:
+    """`__name__` and `__qualname__` that a new generator of the frame takes from its function; None if they are those of its code."""
+    function, code = frame.function, frame.code
+    if function is None:
+        return None
+    if function.value is not MISSING:
+        names = function.value.__name__, function.value.__qualname__
+    else:
+        given = [function.renamed.get(name) for name in ("__name__", "__qualname__")]
+        names = tuple(own if value is None else value.value for own, value in zip((code.co_name, code.co_qualname), given))
+    return None if names == (code.co_name, code.co_qualname) else names
+
+
+class GeneratorObject(Object):
+    """A generator made by the trace, or one that stands in for an iterator of another class. `frame` is the interpreter's, opaque here."""
+
+    __slots__ = ("vm", "frame", "names")
+
+    def __init__(self, vm: VM, frame: Any) -> None:
+        meaning = CODES.get(id(frame.code))
+        super().__init__(GeneratorType if meaning is None else meaning.inside or GeneratorType)
+        self.vm = vm
+        self.frame = frame
+        self.names = names_of(frame)
+
+    def is_generator(self) -> bool:
+        return self.cls is GeneratorType
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def next(self, vm: VM) -> Object | None:
+        value, finished = vm.resume_generator(self, vm.const(None), None)
+        if finished and vm.hands_on_ends() and vm.observe(value).cls is not type(None):
+            vm.unsupported(breaks.UnsupportedOperation("the end of a generator that returns a value, which an iterator in C hands on"))
+        return None if finished else value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        make, state = self.vm.rebuild_generator(self)
+        cg.load(state)
+        cg.call_const(make, 1)
+        if self.names is not None:
+            cg.load_const(self.names)
+            cg.call_const(renamed, 2)
+
+    def referents(self) -> list[Object]:
+        held = [*self.frame.locals, *self.frame.stack, self.frame.handled]
+        return [each for each in held if isinstance(each, Object)]
+
+
+def renamed(generator: Any, names: tuple[str, str]) -> Any:
+    """Give a generator the names that its function had (runs in generated code)."""
+    generator.__name__, generator.__qualname__ = names
+    return generator
+
+
+@wraps(GeneratorType, shared=True)
+def wrap_generator(vm: VM, value: Any, source: Source) -> Object:
+    vm.unsupported(breaks.IteratorFromOutside("a generator"))
+
+
+def stop_iteration(vm: VM, value: Object) -> Any:
+    """Raise StopIteration with a generator's return value."""
+    if vm.observe(value).cls is type(None):
+        vm.raise_(StopIteration)
+    vm.raise_(StopIteration, value)
+
+
+@models(GeneratorType.__next__)
+def generator_next(vm: VM, self: Object) -> Object:
+    return generator_send(vm, self, vm.const(None))
+
+
+@models(GeneratorType.__iter__)
+def generator_iter(vm: VM, self: Object) -> Object:
+    return self
+
+
+@models(GeneratorType.send)
+def generator_send(vm: VM, self: Object, value: Object) -> Object:
+    result, finished = vm.resume_generator(self, value, None)
+    return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
+
+
+def is_traceback_of(vm: VM, traceback: Object, exc: Object) -> bool:
+    """Whether setting this traceback changes nothing about the exception: it is None, or the one that it has."""
+    if isinstance(traceback, TracebackObject):
+        return isinstance(exc, ExceptionObject) and exc.source is None and exc.traceback(vm) is traceback
+    return traceback.cls is type(None)
+
+
+@models(GeneratorType.throw)
+def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = None, traceback: Object | None = None) -> Object:
+    exc = vm.observe(exc)
+    if not (issubclass(exc.cls, BaseException) or (issubclass(exc.cls, type) and issubclass(exc.value, BaseException))):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of what is no exception"))
+    if decides_subclasses(vm, exc.value if issubclass(exc.cls, type) else exc.cls):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of an exception whose metaclass has a __subclasscheck__"))
+    if issubclass(exc.cls, type):
+        if value is None or vm.observe(value).cls is type(None):
+            exc = abstract.call(vm, exc, [])
+        else:
+            exc = value if abstract.is_subtype(vm, vm.observe(value).cls, exc.value) else abstract.call(vm, exc, [value])
+    elif value is not None and vm.observe(value).cls is not type(None):
+        vm.raise_(TypeError, "instance exception may not have a separate value")
+    if not issubclass(vm.observe(exc).cls, BaseException):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of a class that makes no exception"))
+    if traceback is not None and not is_traceback_of(vm, vm.observe(traceback), vm.observe(exc)):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() with another traceback than the exception's own"))
+    result, finished = vm.resume_generator(self, vm.const(None), vm.observe(exc))
+    return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
+
+
+@models(GeneratorType.close)
+def generator_close(vm: VM, self: Object) -> Object:
+    """gen_close: raises GeneratorExit where the generator is suspended; one that was never started just ends."""
+    exc = abstract.call(vm, vm.const(GeneratorExit), [])
+    vm.chain_context(exc, None)
+    try:
+        _, finished = vm.resume_generator(self, vm.const(None), exc)
+    except Raise as raised:
+        if issubclass(raised.exc.cls, (GeneratorExit, StopIteration)):
+            return vm.const(None)
+        raise
+    if not finished:
+        vm.raise_(RuntimeError, "generator ignored GeneratorExit")
+    return vm.const(None)

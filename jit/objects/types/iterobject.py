@@ -1,0 +1,283 @@
+"""Iterators over sequences, ranges, strings and other iterators, as lazy as CPython's; changes of their position are recorded on the trail."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from framejit import breaks
+from framejit._runtime import ITERATOR_FIELDS
+from framejit.guards.source import MISSING, Source
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end
+from framejit.objects.core.registry import wraps
+from framejit.program import classes
+
+list_iterator: Any = type(iter([]))
+list_reverse_iterator: Any = type(reversed([]))
+tuple_iterator: Any = type(iter(()))
+range_iterator: Any = type(iter(range(0)))
+str_iterator: Any = type(iter("é"))
+ascii_iterator: Any = type(iter(""))
+bytes_iterator: Any = type(iter(b""))
+callable_iterator: Any = type(iter(int, 1))
+
+
+class IteratorObject(Object):
+    """An iterator that the trace made: it is its own iterator."""
+
+    __slots__ = ()
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.source = None
+        self.value = MISSING
+        self.attrs = None
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def needs_fill(self) -> bool:
+        return False
+
+
+class SequenceIterator(IteratorObject):
+    """An iterator over a list, tuple or deque: it sees changes made while it runs; once exhausted, it stays so (Objects/listobject.c: listiter_next)."""
+
+    __slots__ = ("sequence", "index")
+
+    def __init__(self, sequence: Object | None, cls: type, index: int = 0) -> None:
+        self.cls = cls
+        self.source = None
+        self.value = MISSING
+        self.attrs = None
+        self.sequence = sequence
+        self.index = index
+
+    def next(self, vm: VM) -> Object | None:
+        sequence = self.sequence
+        if sequence is None:
+            return None
+        index = self.index
+        items = sequence.items(vm)  # type: ignore[attr-defined]
+        if index < len(items):
+            vm.trail.set(self, "index", index + 1)
+            return items[index]
+        vm.trail.set(self, "sequence", None)
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return 0 if self.sequence is None else max(0, len(self.sequence.items(vm)) - self.index)  # type: ignore[attr-defined]
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.sequence is None:
+            cg.load_const(list if self.cls is list_iterator else tuple)
+            cg.call_const(exhausted, 1)
+            return
+        cg.load(self.sequence)
+        cg.load_const(self.index)
+        cg.call_const(list_iterator_at if self.cls is list_iterator else tuple_iterator_at, 2)
+
+    def awaits(self) -> Object | None:
+        return self.sequence
+
+    def referents(self) -> list[Object]:
+        return [] if self.sequence is None else [self.sequence]
+
+
+class ReverseIterator(IteratorObject):
+    """`reversed` of a list or another sequence whose items are known."""
+
+    __slots__ = ("sequence", "index")
+
+    def __init__(self, sequence: Object, index: int, cls: type) -> None:
+        super().__init__(cls)
+        self.sequence = sequence
+        self.index = index
+
+    def next(self, vm: VM) -> Object | None:
+        index = self.index
+        items = self.sequence.items(vm)  # type: ignore[attr-defined]
+        if 0 <= index < len(items):
+            vm.trail.set(self, "index", index - 1)
+            return items[index]
+        vm.trail.set(self, "index", -1)
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return self.index + 1
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.sequence)
+        cg.load_const(self.index)
+        cg.call_const(list_reversed_at if self.cls is list_reverse_iterator else reversed_at, 2)
+
+    def awaits(self) -> Object | None:
+        return self.sequence
+
+    def referents(self) -> list[Object]:
+        return [self.sequence]
+
+
+class ReversedItems(IteratorObject):
+    """`reversed` of an object of one of the program's classes. Its length is asked for when the iterator is made, and for each length hint."""
+
+    __slots__ = ("vm", "place", "sequence", "index")
+
+    def __init__(self, vm: VM, sequence: Object) -> None:
+        super().__init__(reversed)
+        self.vm = vm
+        self.place = vm.place()
+        self.sequence: Object | None = sequence
+        self.index = abstract.length(vm, sequence).constant(vm) - 1
+
+    def next(self, vm: VM) -> Object | None:
+        """Objects/enumobject.c: reversed_next: any exception that is raised ends the iteration."""
+        sequence, index = self.sequence, self.index
+        vm.trail.set(self, "sequence", None)
+        if sequence is None or index < 0:
+            return None
+        try:
+            item = abstract.getitem(vm, sequence, vm.const(index))
+        except Raise as raised:
+            if issubclass(raised.exc.cls, (IndexError, StopIteration)):
+                return None
+            raise
+        vm.trail.set(self, "sequence", sequence)
+        vm.trail.set(self, "index", index - 1)
+        return item
+
+    def length_hint(self, vm: VM) -> int | None:
+        """Objects/enumobject.c: reversed_len."""
+        if self.sequence is None:
+            return 0
+        left = self.index + 1
+        return left if abstract.length(vm, self.sequence).constant(vm) >= left else 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.restart(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
+
+    def referents(self) -> list[Object]:
+        return [] if self.sequence is None else [self.sequence]
+
+
+class ConstantIterator(IteratorObject):
+    """An iterator over a constant: a range, a string, bytes, or one of these backwards. Backwards over strings and bytes, its type is `reversed`."""
+
+    __slots__ = ("constants", "index")
+
+    def __init__(self, constants: Any, cls: type) -> None:
+        super().__init__(cls)
+        self.constants = constants
+        self.index = 0
+
+    def next(self, vm: VM) -> Object | None:
+        index = self.index
+        if index < len(self.constants):
+            vm.trail.set(self, "index", index + 1)
+            return vm.const(self.constants[index])
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return len(self.constants) - self.index
+
+    def reconstruct(self, cg: Codegen) -> None:
+        left = self.constants[self.index :]
+        if self.cls is reversed:
+            cg.load_const(left[::-1])
+            cg.call_const(reversed, 1)
+        else:
+            cg.load_const(left)
+            cg.call_const(iter, 1)
+
+
+class ForeignIterator(Object):
+    """An iterator that was made outside and whose state can't be read: a step of it is a break, everything else is traced."""
+
+    __slots__ = ()
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def next(self, vm: VM) -> Object | None:
+        vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}"))
+
+
+def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
+    """The result of a call made by an iterator in C: a StopIteration that escapes from it ends the iteration."""
+    try:
+        return call()
+    except Raise as raised:
+        if issubclass(raised.exc.cls, StopIteration):
+            drop_end(vm, raised.exc)
+            return None
+        raise
+
+
+def tuple_iterator_at(sequence: tuple[Any, ...], index: int) -> Iterator[Any]:
+    """Run by generated code: an iterator over a tuple that has already given `index` items."""
+    iterator = tuple.__iter__(sequence)
+    if index:
+        iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+def list_iterator_at(sequence: list[Any], index: int) -> Iterator[Any]:
+    """Run by generated code: an iterator over a list that stands at `index`, which may be past the list's end."""
+    return at_position(list.__iter__(sequence), sequence, index, index)
+
+
+def list_reversed_at(sequence: list[Any], index: int) -> Iterator[Any]:
+    """Run by generated code: a reversed iterator over a list; `index` is that of the next item, -1 after the last."""
+    return at_position(list.__reversed__(sequence), sequence, index, index + 1)
+
+
+def at_position(iterator: Iterator[Any], sequence: list[Any], index: int, length: int) -> Iterator[Any]:
+    """Set the position of an iterator over a list. `__setstate__` stays inside the list, so one that is shorter than `length` (it has shrunk, or isn't filled)
+    is lengthened meanwhile."""
+    missing = length - list.__len__(sequence)
+    if missing > 0:
+        list.extend(sequence, [None] * missing)
+    iterator.__setstate__(index)  # type: ignore[attr-defined]
+    if missing > 0:
+        list.__delitem__(sequence, slice(-missing, None))
+    return iterator
+
+
+def reversed_at(sequence: Any, index: int) -> Iterator[Any]:
+    """Run by generated code: `reversed(sequence)`, at this position."""
+    iterator = reversed(sequence)
+    iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+def exhausted(cls: type) -> Iterator[Any]:
+    """Run by generated code: an iterator over a list or tuple that has ended."""
+    return iter(cls())
+
+
+ITERATOR_TYPES: tuple[Any, ...] = (
+    list_iterator, list_reverse_iterator, tuple_iterator, range_iterator, str_iterator, ascii_iterator, bytes_iterator, callable_iterator,
+    enumerate, zip, map, filter, reversed,
+    type(iter({})), type(iter({}.keys())), type(iter({}.values())), type(iter({}.items())),
+    type(reversed({})), type(reversed({}.values())), type(reversed({}.items())), type(iter(set())),
+    type(iter(range(1 << 70))),
+)  # fmt: skip
+
+
+ITERTOOLS: tuple[Any, ...] = tuple(made for made in vars(itertools).values() if isinstance(made, type) and hasattr(made, "__next__"))
+FOREIGN: tuple[Any, ...] = (
+    *ITERTOOLS, type(iter(set())), type(iter(range(1 << 70))),
+    type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
+)  # fmt: skip
+
+
+@wraps(*[cls for cls in FOREIGN if cls not in ITERATOR_FIELDS], shared=True)
+def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
+    """Wrap an iterator from outside whose state can't be read; the others are in peekediterator.py and iteratorfields.py."""
+    return ForeignIterator(type(value), source, value)

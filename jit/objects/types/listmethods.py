@@ -1,0 +1,248 @@
+"""The methods of list (Objects/listobject.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from framejit.objects.core import abstract, operators, text
+from framejit.objects.core.object import VM, Object
+from framejit.objects.core.registry import models
+from framejit.objects.types.constobject import NONE
+from framejit.objects.types.iterobject import ReverseIterator, SequenceIterator, list_iterator, list_reverse_iterator
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, same_kind, sort_order
+from framejit.objects.types.sliceobject import SliceObject
+
+for _name, _symbol in COMPARISONS.items():
+    models(getattr(list, _name))(comparison(_symbol, list))
+
+
+@models(list.__new__)
+def list_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return ListObject([], vm.observe(cls).constant(vm))
+
+
+@models(list.__init__)
+def list_init(vm: VM, self: ListObject, iterable: Object | None = None) -> Object:
+    if self.items(vm):
+        self.replace(vm, [])
+    if iterable is not None:
+        extend_by(vm, self, iterable)
+    return NONE
+
+
+@models(list)
+def make_list(vm: VM, iterable: Object | None = None) -> Object:
+    return ListObject([] if iterable is None else abstract.list_of(vm, iterable))
+
+
+@models(list.append)
+def append(vm: VM, self: ListObject, item: Object) -> Object:
+    self.append(vm, item)
+    return NONE
+
+
+def extend_by(vm: VM, self: ListObject, iterable: Object) -> None:
+    """Append each item as it comes; the list itself is copied first."""
+    iterable = vm.observe(iterable)
+    if iterable is self:
+        self.extend(vm, list(abstract.sequence_items(vm, iterable)))
+        return
+    if type(iterable) is ListObject and iterable.cls is list:
+        self.extend(vm, list(iterable.items(vm)))
+        return
+    iterator = vm.observe(abstract.iter_(vm, iterable))
+    abstract.ask_length(vm, iterable)
+    while (item := iterator.next(vm)) is not None:
+        self.append(vm, item)
+
+
+@models(list.extend)
+def extend(vm: VM, self: ListObject, iterable: Object) -> Object:
+    extend_by(vm, self, iterable)
+    return NONE
+
+
+@models(list.__iadd__)
+def iadd(vm: VM, self: ListObject, iterable: Object) -> Object:
+    extend_by(vm, self, iterable)
+    return self
+
+
+@models(list.__add__)
+def add(vm: VM, self: ListObject, other: Object) -> Object:
+    return ListObject(self.items(vm) + same_kind(vm, other, list).items(vm))  # type: ignore[attr-defined]
+
+
+@models(list.__mul__, list.__rmul__)
+def mul(vm: VM, self: ListObject, times: Object) -> Object:
+    return ListObject(repeat(vm, self.items(vm), times))
+
+
+@models(list.__imul__)
+def imul(vm: VM, self: ListObject, times: Object) -> Object:
+    self.replace(vm, repeat(vm, self.items(vm), times))
+    return self
+
+
+@models(list.__len__)
+def length(vm: VM, self: ListObject) -> Object:
+    return vm.const(len(self.items(vm)))
+
+
+@models(list.__iter__)
+def iterate(vm: VM, self: ListObject) -> Object:
+    return SequenceIterator(self, list_iterator)
+
+
+@models(list.__reversed__)
+def backwards(vm: VM, self: ListObject) -> Object:
+    return ReverseIterator(self, len(self.items(vm)) - 1, list_reverse_iterator)
+
+
+@models(list.__contains__)
+def contains(vm: VM, self: ListObject, item: Object) -> Object:
+    return vm.const(find(vm, self, item) >= 0)
+
+
+@models(list.__getitem__)
+def getitem(vm: VM, self: ListObject, key: Object) -> Object:
+    items = self.items(vm)
+    key = vm.observe(key)
+    if isinstance(key, SliceObject):
+        return ListObject(items[real_slice(vm, key)])
+    return items[checked_index(vm, key, len(items), "list")]
+
+
+@models(list.__setitem__)
+def setitem(vm: VM, self: ListObject, key: Object, value: Object) -> Object:
+    items = self.items(vm)
+    key = vm.observe(key)
+    if not isinstance(key, SliceObject):
+        self.set_at(vm, checked_index(vm, key, len(items), "list", "assignment "), value)
+        return NONE
+    where = real_slice(vm, key)
+    value = vm.observe(value)
+    if vm.raw_type_lookup(value.cls, "__iter__") is abstract.MISSING and vm.raw_type_lookup(value.cls, "__getitem__") is abstract.MISSING:
+        vm.raise_(TypeError, "can only assign an iterable" if where.step in (None, 1) else "must assign iterable to extended slice")
+    new = list(items)
+    try:
+        new[where] = list(items) if value is self else abstract.sequence_items(vm, value)
+    except ValueError as error:
+        vm.raise_(ValueError, *error.args)
+    self.replace(vm, new)
+    return NONE
+
+
+@models(list.__delitem__)
+def delitem(vm: VM, self: ListObject, key: Object) -> Object:
+    items = list(self.items(vm))
+    key = vm.observe(key)
+    if isinstance(key, SliceObject):
+        del items[real_slice(vm, key)]
+    else:
+        del items[checked_index(vm, key, len(items), "list", "assignment ")]
+    self.replace(vm, items)
+    return NONE
+
+
+@models(list.pop)
+def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
+    items = self.items(vm)
+    position = -1 if index is None else operators.ssize_argument(vm, index)
+    if not items:
+        vm.raise_(IndexError, "pop from empty list")
+    if position == -1:
+        return self.pop_last(vm)
+    if not -len(items) <= position < len(items):
+        vm.raise_(IndexError, "pop index out of range")
+    new = list(items)
+    item = new.pop(position)
+    self.replace(vm, new)
+    return item
+
+
+@models(list.insert)
+def insert(vm: VM, self: ListObject, index: Object, item: Object) -> Object:
+    new = list(self.items(vm))
+    new.insert(operators.ssize_argument(vm, index), item)
+    self.replace(vm, new)
+    return NONE
+
+
+@models(list.remove)
+def remove(vm: VM, self: ListObject, item: Object) -> Object:
+    position = find(vm, self, item)
+    if position < 0:
+        vm.raise_(ValueError, "list.remove(x): x not in list")
+    new = list(self.items(vm))
+    del new[position : position + 1]  # the comparison may have changed the list
+    self.replace(vm, new)
+    return NONE
+
+
+@models(list.clear)
+def clear(vm: VM, self: ListObject) -> Object:
+    self.replace(vm, [])
+    return NONE
+
+
+@models(list.copy)
+def copy(vm: VM, self: ListObject) -> Object:
+    return ListObject(list(self.items(vm)))
+
+
+@models(list.index)
+def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
+    items = self.items(vm)
+    position = find(vm, self, item, *bounds(vm, len(items), start, stop))
+    if position < 0:
+        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list")
+    return vm.const(position)
+
+
+@models(list.count)
+def count(vm: VM, self: ListObject, item: Object) -> Object:
+    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
+
+
+@models(list.reverse)
+def reverse(vm: VM, self: ListObject) -> Object:
+    self.replace(vm, self.items(vm)[::-1])
+    return NONE
+
+
+class Meanwhile(list[Object]):
+    """The contents of a list while it is being sorted. An item that was put in counts as a change, even if it was removed again."""
+
+    modified = False
+
+    def append(self, item: Object) -> None:
+        self.modified = True
+        super().append(item)
+
+    def extend(self, items: Iterable[Object]) -> None:
+        self.modified = True
+        super().extend(items)
+
+
+@models(list.sort)
+def list_sort(vm: VM, self: ListObject, *, key: Object | None = None, reverse: Object | None = None) -> Object:
+    """Objects/listobject.c: list_sort_impl: the list is empty during the sort, and must still be so at its end."""
+    items = list(self.items(vm))
+    order = list(range(len(items)))
+    meanwhile = Meanwhile()
+    self.replace(vm, meanwhile)
+    try:
+        sort_order(vm, items, order, key, reverse)
+        modified = meanwhile.modified or bool(self.items(vm))
+    finally:
+        self.replace(vm, [items[i] for i in order])
+    if modified:
+        vm.raise_(ValueError, "list modified during sort")
+    return NONE
+
+
+@models(list.__repr__)
+def render(vm: VM, self: ListObject) -> Object:
+    return text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])

@@ -1,0 +1,378 @@
+"""Sets and frozensets: their order of iteration is that of real sets with the same history; objects of unknown hash come in order of insertion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from framejit import breaks
+from framejit._runtime import type_name
+from framejit.guards.kinds import SetEquals, ValueIs
+from framejit.guards.source import MISSING, Source
+from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart
+from framejit.objects.core.registry import wrapper_for, wraps
+from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
+from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.types.iterobject import IteratorObject
+from framejit.objects.types.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins
+from framejit.program import classes
+
+set_iterator: Any = type(iter(set()))
+COPIES: Any = {frozenset, set.copy, set.union, frozenset.union, set.__or__, frozenset.__or__}
+"""Methods that begin by copying their first operand: a copy of a copy has the same table."""
+
+
+class SetObject(Operand):
+    """A set or frozenset, or an instance of a subclass. `table` maps hash keys to elements; None until one from outside is opened.
+
+    `layout`: the history of the set; for one with a real value, the changes that the trace has made since, None if there are none.
+    """
+
+    __slots__ = ("table", "before", "layout", "copy")
+
+    def __init__(
+        self, table: dict[Any, Object] | None, cls: type = set, source: Source | None = None, value: Any = MISSING, layout: SetLayout | None = None
+    ) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.table = table
+        self.before: dict[Any, Object] = {}
+        self.layout = layout
+        self.copy: Any = None  # of the real set, as a constant for generated code
+
+    @property
+    def family(self) -> Any:
+        """set or frozenset."""
+        return frozenset if issubclass(self.cls, frozenset) else set
+
+    def open(self, vm: VM) -> dict[Any, Object]:
+        """Hash key -> element; guards all elements of a set from outside, which must be constants. The caller must not change the dict."""
+        table = self.table
+        if table is None:
+            elements = list(self.family.__iter__(self.value))
+            if self.cls is frozenset and not all(map(is_plain, elements)) and all(map(is_fixed, elements)):
+                # It is immutable, and so are its elements: its identity determines all of it.
+                assert self.source is not None
+                vm.guard(ValueIs, self.source, self.value)
+                known = [vm.pin(element) for element in elements]
+                table = {element.hash_key(vm): element for element in known}
+                vm.trail.fill(self, "table", table)
+                return table
+            if not all(map(is_plain, elements)):
+                vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(self.cls)} of objects made outside the compiled function"))
+            assert self.source is not None
+            vm.guard(SetEquals, self.source, tuple(elements))
+            table = {element: vm.const(element) for element in elements}
+            vm.trail.fill(self, "before", dict(table))
+            vm.trail.fill(self, "table", table)
+        return table
+
+    def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
+        """(hash key, element) in the order of iteration. Breaks if that depends on a table that the trace can't see."""
+        table = self.open(vm)
+        if self.layout is None or len(table) < 2:
+            return list(table.items())
+        if self.layout is ARBITRARY:
+            return [(key, table[key]) for key in set(table)] if all(map(is_plain, table)) else list(table.items())
+        self.refuse_unseen(vm)
+        keys = {stand_in(key): key for key in table}
+        return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
+
+    def refuse_unseen(self, vm: VM) -> None:
+        """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
+        if self.source is not None:
+            vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
+
+    def operand(self, vm: VM) -> Any:
+        """The set as it is now, as an argument of a step in the history of another one; MISSING if its layout is arbitrary."""
+        table = self.open(vm)
+        if self.layout is ARBITRARY:
+            return MISSING
+        if self.layout is None or self.family is frozenset:
+            return self
+        self.refuse_unseen(vm)
+        if self.layout.operand is None:
+            self.layout.operand = SetObject(dict(table), layout=self.layout)
+        return self.layout.operand
+
+    def real_set(self) -> Any:
+        return self.layout.real() if self.value is MISSING and self.layout is not None else self.value
+
+    def step(self, vm: VM, method: Callable[..., Any], *args: Any) -> None:
+        """Record a change of the table in the layout, and announce it."""
+        vm.trail.set(self, "layout", laid_out(self.layout, method, *args))
+        self.changed(vm)
+
+    def items(self, vm: VM) -> list[Object]:
+        """The elements in the order of iteration."""
+        return [element for _, element in self.ordered(vm)]
+
+    def add(self, vm: VM, item: Object) -> None:
+        """set.add: an equal element that is there already stays."""
+        item = vm.observe(item)
+        key = item.hash_key(vm)
+        table = self.open(vm)
+        if key in table:
+            return
+        tell_keys_apart(vm, key, table)
+        table[key] = item
+        vm.trail.changed(self, table.pop, key)
+        self.step(vm, set.update, stand_ins([key]))
+
+    def remove(self, vm: VM, key: Any) -> bool:
+        """Remove the element with this hash key; False if it is missing."""
+        table = self.open(vm)
+        if key not in table:
+            tell_keys_apart(vm, key, table)
+            return False
+        self.replace(vm, {other: element for other, element in table.items() if other != key}, set.discard, stand_in(key))
+        return True
+
+    def replace(self, vm: VM, table: dict[Any, Object], method: Callable[..., Any], *args: Any) -> None:
+        """Give the set the contents that `method(set, *args)` leaves in it."""
+        self.open(vm)
+        vm.trail.set(self, "table", table)
+        self.step(vm, method, *args)
+
+    def pop(self, vm: VM) -> Object:
+        """set.pop of a set that is not empty. Where it starts to search depends on what was popped before."""
+        table = self.open(vm)
+        if len(table) > 1:
+            self.refuse_unseen(vm)
+        if self.source is not None or self.layout is None or self.layout is ARBITRARY:
+            key = self.ordered(vm)[0][0]
+            layout = laid_out(self.layout, set.pop)
+        else:
+            found, layout = self.layout.pop()
+            key = found if found in table else next(key for key in table if stand_in(key) is found)
+        vm.trail.set(self, "table", {other: element for other, element in table.items() if other != key})
+        vm.trail.set(self, "layout", layout)
+        self.changed(vm)
+        return table[key]
+
+    def changed(self, vm: VM) -> None:
+        """Announce a mutation."""
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def has(self, vm: VM, item: Object) -> bool:
+        """Membership; a set is looked up as the frozenset of its elements (Objects/setobject.c: set_contains)."""
+        item = vm.observe(item)
+        key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
+        return self.holds(vm, key)
+
+    def holds(self, vm: VM, key: Any) -> bool:
+        """Membership of the element with this hash key."""
+        table = self.open(vm)
+        if key not in table:
+            tell_keys_apart(vm, key, table)
+        return key in table
+
+    def is_known(self) -> bool:
+        if self.table is None:
+            return self.source is None
+        return self.cls is frozenset and all(element.is_known() for element in self.table.values())
+
+    def is_knowable(self) -> bool:
+        if self.cls is not frozenset:
+            return False
+        if self.table is None:
+            return is_plain(self.value)
+        return all(would_be_knowable(element) for element in self.table.values())
+
+    def constant(self, vm: VM) -> Any:
+        if self.value is not MISSING and self.source is None:
+            return self.value
+        return self.filled(vm, [vm.observe(element).constant(vm) for element in self.items(vm)])
+
+    def as_real(self, vm: VM) -> Any:
+        if self.cls is not self.family:
+            raise NotConstant(self)
+        return self.filled(vm, [vm.observe(element).as_real(vm) for element in self.items(vm)])
+
+    def filled(self, vm: VM, elements: list[Any]) -> Any:
+        """A new real set of these real elements, given in the order of iteration; it iterates in that order too if they are their own hash keys."""
+        same = self.layout not in (None, ARBITRARY) and all(is_plain(real) or real is key for real, (key, _) in zip(elements, self.ordered(vm)))
+        return self.layout.take() if same and self.layout is not None and self.source is None else self.family(elements)
+
+    def hash_key(self, vm: VM) -> Any:
+        cls: Any = self.cls
+        if cls.__hash__ is None:
+            vm.raise_(TypeError, f"unhashable type: '{type_name(cls)}'")
+        if cls.__hash__ is not frozenset.__hash__:
+            return self.identity_key(vm)
+        return frozenset(self.open(vm))
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
+        return None if self.cls in (set, frozenset) else instance_dict(vm, self)
+
+    def iter(self, vm: VM) -> Object:
+        return SetIterator(vm, self) if self.cls is self.family else Object.iter(self, vm)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.open(vm)) if self.cls is self.family else Object.truth(self, vm)
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.open(vm))) if self.cls is self.family else Object.length(self, vm)
+
+    def contains(self, vm: VM, item: Object) -> Object | None:
+        return vm.const(self.has(vm, item)) if self.cls is self.family else None
+
+    def needs_fill(self) -> bool:
+        return self.family is set and has_attrs(self)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.table is not None
+        if self.value is not MISSING:
+            cg.load_const(self.value)
+            return
+        assert self.layout is not None
+        layout, elements = self.layout, {stand_in(key): element for key, element in self.table.items()}
+        if layout is ARBITRARY:
+            keys = [*self.table]
+            layout, elements = SetLayout(EMPTY, set.update, (keys,)) if self.family is set else SetLayout(None, frozenset, (keys,)), self.table
+        (method, args), *steps = merged(layout.history())
+        if self.cls is not self.family:
+            cg.load_const(self.cls)
+            emit_args(cg, args, elements)
+            cg.call_const(c_new(self.cls), len(args) + 1)
+        elif method is set and steps and steps[0][0] is set.update:
+            (first,) = steps.pop(0)[1]
+            emit_args(cg, first if type(first) is list else (first,), elements, True)
+            if type(first) is list:
+                cg.build_set(len(first))
+            else:
+                cg.call_const(set, 1)
+        else:
+            emit_args(cg, args, elements, method in COPIES)
+            cg.call_const(method, len(args))
+        if steps:
+            emit_steps(cg, steps, elements)
+
+    def fill(self, cg: Codegen) -> None:
+        fill_attrs(cg, self)
+
+    def replay(self, cg: Codegen) -> None:
+        assert self.table is not None and self.layout is not None
+        if self.layout is not ARBITRARY:
+            cg.load(self)
+            emit_steps(cg, merged(self.layout.history()), {stand_in(key): element for key, element in self.table.items()})
+            cg.pop_top()
+            return
+        gone = [element for key, element in self.before.items() if key not in self.table]
+        new = [element for key, element in self.table.items() if key not in self.before]
+        for method, elements in ((set.difference_update, gone), (set.update, new)):
+            if elements:
+                cg.load(self)
+                for element in elements:
+                    cg.load(element)
+                cg.build_tuple(len(elements))
+                cg.call_const(method, 2)
+                cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [*(self.table or {}).values(), *attr_values(self)]
+
+
+def emit_steps(cg: Codegen, steps: list[tuple[Callable[..., Any], tuple[Any, ...]]], elements: dict[Any, Object]) -> None:
+    """Change the set on top of the stack, step by step."""
+    for method, args in steps:
+        cg.load_const(method)
+        emit_args(cg, args, elements)
+        cg.build_tuple(len(args) + 1)
+    cg.build_list(len(steps))
+    cg.call_const(played, 2)
+
+
+def emit_unchanged(cg: Codegen, operand: SetObject, copied: bool) -> None:
+    """Push a set from outside as it was before the trace changed it. A copy has another table, which matters if its order does."""
+    if operand.copy is None:
+        operand.copy = operand.family(operand.value)
+    if not copied and list(operand.copy) != list(operand.family.__iter__(operand.value)):
+        cg.unsupported(breaks.CannotReconstruct(f"a set made of a {classes.name(operand.cls)} that was changed afterwards"))
+    cg.load_const(operand.copy)
+
+
+def emit_args(cg: Codegen, args: Iterable[Any], elements: dict[Any, Object], copies: bool = False) -> None:
+    """Push arguments of steps. Elements that are no longer there are represented by their stand-ins. `copies`: the first is only copied."""
+    for index, arg in enumerate(args):
+        if issubclass(type(arg), SetObject):
+            if arg.source is not None and arg.layout is not None:
+                emit_unchanged(cg, arg, copies and index == 0)
+            else:
+                cg.load(arg)
+        elif type(arg) in (list, dict):
+            emit_args(cg, arg, elements)
+            cg.build_list(len(arg))
+            if type(arg) is dict:
+                cg.call_const(dict.fromkeys, 1)
+        elif arg in elements:
+            cg.load(elements[arg])
+        else:
+            cg.load_const(arg)
+
+
+class SetIterator(IteratorObject):
+    """An iterator over a set; a change of size while it runs raises the RuntimeError of setiter_iternext."""
+
+    __slots__ = ("vm", "place", "owner", "table", "elements", "index")
+
+    def __init__(self, vm: VM, owner: SetObject) -> None:
+        super().__init__(set_iterator)
+        self.vm = vm
+        self.place = vm.place()
+        self.owner = owner
+        self.table = owner.open(vm)
+        self.elements = owner.items(vm)
+        self.index = 0
+
+    def next(self, vm: VM) -> Object | None:
+        if self.index < 0:
+            return None
+        if len(self.owner.open(vm)) != len(self.elements):
+            vm.raise_(RuntimeError, "Set changed size during iteration")
+        if self.owner.table is not self.table:
+            vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over a set whose elements have changed"))
+        if self.index == len(self.elements):
+            vm.trail.set(self, "index", -1)
+            return None
+        item = self.elements[self.index]
+        vm.trail.set(self, "index", self.index + 1)
+        return item
+
+    def length_hint(self, vm: VM) -> int | None:
+        return max(0, len(self.elements) - max(0, self.index)) if self.index >= 0 else 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether the identity of a value determines what it is equal to: a plain constant, a class, a function."""
+    return is_plain(value) or wrapper_for(type(value)).by_identity or type(value) is FunctionType
+
+
+@wraps(set, frozenset, shared=True)
+def wrap_set(vm: VM, value: Any, source: Source) -> SetObject:
+    """Wrap a set from outside: nothing is known about its contents yet."""
+    return SetObject(None, type(value), source, value)
+
+
+def const_frozenset(vm: VM, value: frozenset[Any]) -> SetObject:
+    """A frozenset of real constants."""
+    return SetObject({element: vm.const(element) for element in value}, frozenset, None, value)
+
+
+CONST_BUILDERS[frozenset] = const_frozenset
+
+
+def set_of(vm: VM, items: list[Object]) -> SetObject:
+    """A new set of these elements, the first of equal ones."""
+    table: dict[Any, Object] = {}
+    for item in items:
+        item = vm.observe(item)
+        table.setdefault(item.hash_key(vm), item)
+    return SetObject(table, layout=laid_out(EMPTY, set.update, stand_ins(table)))

@@ -1,0 +1,57 @@
+"""Facts about torch's operators that follow from their schemas and tags, and from the table in operator_exceptions.py where torch doesn't say enough."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF
+
+
+@cache
+def overloads_of_method(name: str) -> tuple[OpOverload, ...]:
+    """ATen's overloads of a method of tensors. Those of the same name whose first argument is no tensor are for lists and numbers in TorchScript."""
+    packet = getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, OpOverloadPacket):
+        return ()
+    overloads: list[OpOverload] = [getattr(packet, overload) for overload in packet.overloads()]
+    return tuple([overload for overload in overloads if overload._schema.arguments and isinstance(overload._schema.arguments[0].type, torch.TensorType)])
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a method is called as those are that change their tensor."""
+    return name.endswith("_") and not name.endswith("__")
+
+
+@cache
+def changes_form(name: str) -> bool:
+    """Whether a method changes a tensor's sizes, strides or memory, as `t_` and `set_`."""
+    return is_in_place(name) and any(torch.Tag.inplace_view in overload.tags for overload in overloads_of_method(name))
+
+
+def changes_tensor_itself(name: str) -> bool:
+    """Whether a method changes a tensor itself, and not its data."""
+    return changes_form(name) or name in CHANGE_TENSOR_ITSELF
+
+
+@cache
+def keeps_elements(name: str) -> bool:
+    """Whether a method that changes a tensor's form leaves it all its elements, since it is told dimensions only: `squeeze_`, and not `resize_`."""
+    arguments = [argument.name for overload in overloads_of_method(name) for argument in overload._schema.arguments[1:]] if changes_form(name) else ["size"]
+    return all(argument.startswith(("dim", "axis")) for argument in arguments)
+
+
+@cache
+def only_writes(name: str) -> bool:
+    """Whether a method computes data from its arguments alone, writes that to its tensor, and changes nothing else."""
+    overloads = overloads_of_method(name) if is_in_place(name) and not changes_tensor_itself(name) else ()
+    return bool(overloads) and all(map(writes_to_first, overloads))
+
+
+def writes_to_first(overload: OpOverload) -> bool:
+    """Whether an operator writes to its first argument and to no other, gives it back, and draws no random numbers."""
+    schema = overload._schema
+    written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+    return written[0] and not any(written[1:]) and len(schema.returns) == 1 and torch.Tag.nondeterministic_seeded not in overload.tags

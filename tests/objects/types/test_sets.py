@@ -1,0 +1,160 @@
+"""Sets and frozensets in compiled functions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from agreement import agree, raising
+
+x = torch.arange(6.0).reshape(2, 3)
+
+
+class Node:
+    pass
+
+
+class Tags(set):
+    """A user's set."""
+
+    def add(self, item):
+        super().add(str(item))
+
+
+def build(t):
+    s = {1, 2, 3}
+    s.add(2)
+    s.add(9)
+    s.discard(1)
+    s.discard(100)
+    s.update([5], (6,))
+    return s, len(s), 5 in s, frozenset(s), set("hello") == set("olleh"), {*s, 7}, {i % 3 for i in range(9)}, bool(set())
+
+
+def algebra(t):
+    a, b = {1, 2, 3}, frozenset([2, 3, 4])
+    return (
+        a | b,
+        a & b,
+        a - b,
+        a ^ b,
+        b | a,
+        type(b | a).__name__,
+        a <= {1, 2, 3, 4},
+        a < a,
+        a >= {1},
+        a.isdisjoint({9}),
+        a.issubset(range(9)),
+        a == {3, 2, 1},
+        a != b,
+    )
+
+
+def methods(t):
+    a = {1, 2, 3}
+    return (
+        a.union([4], [5]),
+        a.intersection([1, 2], [2]),
+        a.difference([1]),
+        a.symmetric_difference([1, 9]),
+        a.copy() is a,
+        a.issuperset([1]),
+    )
+
+
+def inplace(t, s):
+    s |= {10}
+    s &= {1, 2, 10}
+    s -= {1}
+    s ^= {10, 11}
+    s.intersection_update([2, 11])
+    s.difference_update([99])
+    s.symmetric_difference_update([5])
+    return s
+
+
+def mutate(t, s):
+    s.add(7)
+    s.remove(1)
+    return 1 in s, 7 in s, len(s)
+
+
+def clear(t, s):
+    s.clear()
+    s.add("z")
+
+
+def errors(t):
+    def grow():
+        s = {1}
+        for item in s:
+            s.add(item + 1)
+
+    return (
+        raising(lambda: {1}.remove(2)),
+        raising(lambda: set().pop()),
+        raising(grow),
+        raising(lambda: {[]}),
+        raising(lambda: {1} | [2]),
+        raising(lambda: {1} < 3),
+        raising(lambda: hash({1})),
+    )
+
+
+def order(t):
+    return list({5, 1, 900, 33, 8}), [c for c in {"b", "a", "c"}], sorted(frozenset("cab")), {3, 1}.pop()
+
+
+def nodes(t):
+    a, b = Node(), Node()
+    s = {a, b, a}
+    return len(s), a in s, Node() in s, t + len(s)
+
+
+def tensors(t):
+    u = t + 1
+    return len({t, u, t}), t in {u}
+
+
+def subclass(t):
+    s = Tags([1])
+    s.add(2)
+    s.label = 3
+    return sorted(map(str, s)), s.label, isinstance(s, set), type(s | {1}).__name__
+
+
+def frozen(t):
+    f = frozenset([1, 2])
+    return (
+        f | {3},
+        {f: 1}[frozenset([2, 1])],
+        hash(f) == hash(frozenset([2, 1])),
+        {1, 2} in [{2, 1}],
+        {f} == {frozenset([1, 2])},
+        {1, 2} in {f},
+    )
+
+
+def texts(t):
+    return repr({1}), repr(set()), repr(frozenset([1])), str(frozenset())
+
+
+GIVEN = [(inplace, {1, 2, 3}), (mutate, {1, 2}), (mutate, {1}), (clear, {"a"})]
+ALONE = [build, algebra, methods, errors, order, nodes, tensors, subclass, frozen, texts]
+
+
+@pytest.mark.parametrize(("program", "given"), GIVEN, ids=[f"{p.__name__}-{i}" for i, (p, _) in enumerate(GIVEN)])
+def test_with_argument(program, given):
+    agree(program, x, given)
+
+
+@pytest.mark.parametrize("program", ALONE, ids=lambda program: program.__name__)
+def test_sets_agree_with_eager(program):
+    agree(program, x)
+
+
+def test_other_elements_recompile():
+    def has(t, s):
+        return t + (3 in s)
+
+    compiled = agree(has, x, {1, 2})
+    assert torch.equal(compiled(x, {3}), x + 1)
