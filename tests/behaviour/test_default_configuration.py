@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SLICE = {
-    "breaks": ("behaviour/test_language.py", "codegen/test_resume.py", "types/test_abandoned_generators.py"),
+    "breaks": ("behaviour/test_language.py", "codegen/test_resume.py", "objects/types/test_abandoned_generators.py"),
     "calls": ("codegen/test_direct.py", "driver/test_compiled_module.py", "guards/test_guard_changes.py"),
 }
 
