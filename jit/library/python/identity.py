@@ -16,6 +16,7 @@ from framejit.objects.core.finalizers import guard_address, has_address
 from framejit.objects.core.object import VM, NotConstant, Object, settle
 from framejit.objects.core.registry import models, wrapper_for
 from framejit.objects.types.constobject import NONE
+from framejit.objects.types.dictmethods import factory_of
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.setobject import SetObject
@@ -109,7 +110,8 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
 
 def reduce_mapping(vm: VM, mapping: DictObject) -> Object:
     """The parts that an OrderedDict or a defaultdict is copied from: its class, its factory, its attributes, and an iterator over its items."""
-    arguments = [] if mapping.factory is None or vm.observe(mapping.factory).cls is type(None) else [mapping.factory]
+    factory = vm.observe(factory_of(vm, mapping)) if mapping.cls is defaultdict else NONE
+    arguments = [] if factory.cls is type(None) else [factory]
     namespace = mapping.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace
     items = abstract.iter_(vm, abstract.call_method(vm, mapping, "items"))

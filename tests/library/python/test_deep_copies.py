@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import weakref
 from typing import Any
@@ -92,3 +93,25 @@ def test_sets(value: Any) -> None:
         return t + 1, found, list(found), found is value
 
     Comparison().same(function(x), framejit.compile(function, backend="eager", fullgraph=True)(x))
+
+
+GROUPS = collections.defaultdict(list, {"a": [1.0]})
+
+
+def group_from_outside(t):
+    made = copy.deepcopy(GROUPS)
+    made["b"].append(2.0)
+    return made.default_factory is list, made["a"] == [1.0], t * made["b"][0]
+
+
+def group_with_a_new_factory(t):
+    made = collections.defaultdict(set)
+    made.default_factory = list
+    return copy.deepcopy(made).default_factory is list, t + 1
+
+
+@pytest.mark.parametrize("program", [group_from_outside, group_with_a_new_factory])
+def test_a_copied_defaultdict_keeps_its_factory(program):
+    t = torch.ones(2)
+    first, *rest = framejit.compile(program, backend="eager")(t)
+    assert first is True and torch.equal(rest[-1], program(t)[-1])
