@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -56,13 +55,12 @@ from framejit.guards.source import Source
 from framejit.objects.core.object import Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import interrupts
+from framejit.torch_state.operator_facts import is_in_place
 from framejit.torch_state.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-INPLACE = re.compile(r"(?<!_)_$")
-"""Names of operators that change their argument, possibly only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
 FEW_NODES = 8
 """In a graph with fewer nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
 
@@ -308,7 +306,7 @@ class GraphBuilder(TraceState):
         return OperatorCall(op, target, name, args, kwargs, fake_args, fake_kwargs, fakes, is_fixed)
 
     def _may_try_again(self, operation: OperatorCall, error: Exception) -> bool:
-        """Whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
+        """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
         if self.shapes.rest_on_floats((*operation.args, *operation.kwargs.values())):
             return True
         return self.unbacked.settles(error, operation.fakes, (operation.fake_args, operation.fake_kwargs))
@@ -316,7 +314,7 @@ class GraphBuilder(TraceState):
     def _run(self, operation: OperatorCall) -> None:
         """Run an operator on fakes, and find out whether it changes one of them. Raises FailedOnFakes."""
         target, args, kwargs, fakes = operation.target, operation.fake_args, operation.fake_kwargs, operation.fakes
-        operation.changes = INPLACE.search(operation.name) is not None or "out" in kwargs or changing(target, args, kwargs) is not None
+        operation.changes = is_in_place(operation.name) or "out" in kwargs or changing(target, args, kwargs) is not None
         operation.versions = before = [version_of(fake) for fake in fakes]
         constants = constants_among(fakes)
         if operation.changes:
@@ -371,11 +369,11 @@ class GraphBuilder(TraceState):
         return reader
 
     def is_empty(self) -> bool:
-        """Whether the graph has neither an input nor an operator."""
+        """Return whether the graph has neither an input nor an operator."""
         return not self.known_inputs and not self.outermost.notes
 
     def has_operators(self) -> bool:
-        """Whether the outermost graph has any node besides inputs."""
+        """Return whether the outermost graph has any node besides inputs."""
         return bool(self.outermost.notes)
 
     # The end.
@@ -414,7 +412,7 @@ class GraphBuilder(TraceState):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the outermost graph is closed."""
+        """Return whether the outermost graph is closed."""
         return any(node.op == "output" for node in self.outermost.fx.nodes)
 
     def _without_gradients(self, nodes: list[fx.Node]) -> list[fx.Node]:
