@@ -139,12 +139,12 @@ def hint(guard: Guard, value: Any, call: Call) -> str | None:
 
 
 def is_of_hooks(source: Source) -> bool:
-    """Whether a path leads to the hooks of a module, or to torch's hooks of all modules."""
+    """Return whether a path leads to the hooks of a module, or to torch's hooks of all modules."""
     return isinstance(source, Item) and isinstance(source.payload, str) and source.payload.startswith("_") and source.payload.endswith("_hooks")
 
 
 def is_of_optimizer(source: Source | None, call: Call) -> bool:
-    """Whether a path leads to the state of an optimizer of torch's, or to something in it."""
+    """Return whether a path leads to the state of an optimizer of torch's, or to something in it."""
     while source is not None:
         if isinstance(source, Item) and source.payload == "state" and isinstance(source.base, InstanceDict):
             assert source.base.base is not None
@@ -155,7 +155,7 @@ def is_of_optimizer(source: Source | None, call: Call) -> bool:
 
 
 def is_of_iteration(source: Source | None) -> bool:
-    """Whether a path leads through the items that an iterator has yet to give."""
+    """Return whether a path leads through the items that an iterator has yet to give."""
     while source is not None and not isinstance(source, IteratorItem):
         source = source.base
     return source is not None

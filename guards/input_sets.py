@@ -96,7 +96,7 @@ class _ComparedSets:
             self._solver.add(requirements.facts)
 
     def excludes(self, assumed: Iterable[Any], denied: Iterable[Any]) -> bool:
-        """Whether no input satisfies everything in `assumed` without satisfying everything in `denied`. False if z3 can't decide it."""
+        """Return whether no input satisfies everything in `assumed` without satisfying everything in `denied`. False if z3 can't decide it."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             return False
@@ -107,7 +107,7 @@ class _ComparedSets:
 
 
 def subsumes(general: InputSet, special: InputSet, budget_seconds: float = 1.0) -> bool:
-    """Whether it is proven that every input in `special` is in `general`, so that an entry for `special` is superfluous beside one for `general`."""
+    """Return whether it is proven that every input in `special` is in `general`, so that an entry for `special` is superfluous beside one for `general`."""
     comparison = _ComparedSets((general, special), budget_seconds)
     wide, narrow = comparison.sets
     required = [term for _, term in wide.terms]
@@ -194,7 +194,7 @@ def _least(prover: Prover, objective: Any, model: Any) -> Any:
 
 
 def _satisfies(numbers: Mapping[str, int | float], conditions: Iterable[Any]) -> bool | None:
-    """Whether conditions are true when Python evaluates them; None if that can't be decided."""
+    """Return whether conditions are true when Python evaluates them; None if that can't be decided."""
     try:
         return all(value_of(condition, numbers) for condition in conditions)
     except NoPythonValue:

@@ -65,7 +65,7 @@ def field(iterator: Any, name: str) -> tuple[Any, ...]:
 
 
 def keeps_size(iterator: Any) -> bool:
-    """Whether the dict has as many items as when the iterator over it was made."""
+    """Return whether the dict has as many items as when the iterator over it was made."""
     try:
         iterator.__reduce__()
     except RuntimeError:

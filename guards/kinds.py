@@ -228,7 +228,7 @@ class ValueIs(Guard):
 
 
 def is_switch(source: Source) -> bool:
-    """Whether the source is a switch of a library, a variable that is True or False, for which users have another name."""
+    """Return whether the source is a switch of a library, a variable that is True or False, for which users have another name."""
     return isinstance(source, Item) and source.switch is not None
 
 

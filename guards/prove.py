@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether every decision is proven, and the guards don't contradict each other."""
+        """Return whether every decision is proven, and the guards don't contradict each other."""
         return self.satisfiable is not False and all(proof.outcome == "proven" for proof in self.proofs)
 
     def told(self) -> str:
@@ -169,7 +169,7 @@ def consequences(guard: Any) -> Iterator[Any]:
 
 
 def is_plain(condition: Any, known: set[Any], ranges: Ranges) -> bool:
-    """Whether a condition obviously holds: it is known, or compares one symbol with a number outside of the symbol's range."""
+    """Return whether a condition obviously holds: it is known, or compares one symbol with a number outside of the symbol's range."""
     if condition in (True, sympy.true) or condition in known:
         return True
     if isinstance(condition, (sympy.And, sympy.Or)):
@@ -225,13 +225,13 @@ class Prover:
         self._facts = len(self.translation.facts)
 
     def is_satisfiable(self) -> bool | None:
-        """Whether some numbers satisfy the conditions; None if z3 can't decide it."""
+        """Return whether some numbers satisfy the conditions; None if z3 can't decide it."""
         self.assert_facts()
         answer = self.check(self.seconds_left() / 4)
         return None if answer == z3.unknown else bool(answer == z3.sat)
 
     def proof(self, decision: TraceDecision, seconds: float, afresh: bool = False) -> Proof:
-        """Whether a decision follows from the conditions. It is refuted only by the solver that is kept: not `afresh`."""
+        """Return whether a decision follows from the conditions. It is refuted only by the solver that is kept: not `afresh`."""
         if self.seconds_left() == 0:
             return Proof(decision, "unknown", None, NO_TIME)
         truth = self.translation.truth(decision.condition)

@@ -78,7 +78,7 @@ def told_argument(argument: Any) -> tuple[Any, ...]:
 
 
 def is_number(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for a Python number, as in traced code: for such a tensor, operators choose other result types.
+    """Return whether a tensor stands for a Python number, as in traced code: for such a tensor, operators choose other result types.
 
     A bool makes no difference to types, and counts as a number.
     """
@@ -155,7 +155,7 @@ def refuse(node: Any) -> None:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a number, a string or the like, or a list or tuple of these, which is completely contained in a graph's text."""
+    """Return whether a value is a number, a string or the like, or a list or tuple of these, which is completely contained in a graph's text."""
     if type(value) in (list, tuple):
         return all(map(is_plain, value))
     return type(value) in (bool, int, float, complex, str, type(None), torch.device)

@@ -28,7 +28,7 @@ def nodes_of(block: Any) -> Iterator[Any]:
 
 
 def is_tensor(node: Any) -> bool:
-    """Whether a node is a constant that is a tensor."""
+    """Return whether a node is a constant that is a tensor."""
     return node.kind() == "prim::Constant" and bool(node.attributeNames()) and node.kindOf("value") == "t"
 
 

@@ -364,7 +364,7 @@ class DemandsByTerm:
         return 0 if name == "input" and self.terms.symbols[place] in self.counts else SMALLEST
 
     def is_computed(self, demand: Demand) -> bool:
-        """Whether a term is computed, and not an input or a constant."""
+        """Return whether a term is computed, and not an input or a constant."""
         return any(self.terms.all[number].operation not in ("input", "constant") for number in (demand.first, demand.second))
 
 

@@ -187,7 +187,7 @@ class Source:
         return self.text(Source.told) if name is None else name
 
     def is_called(self, name: str) -> None:
-        """Whether reports use one of the program's names for the value that the path leads to."""
+        """Return whether reports use one of the program's names for the value that the path leads to."""
         root = self
         while root.base is not None:
             root = root.base
@@ -443,7 +443,7 @@ class SlotMember(Source):
         """The base class sets it; owner and name are what counts."""
 
     def is_meant(self, found: Any) -> bool:
-        """Whether this is the descriptor: a class has one for each name of its slots."""
+        """Return whether this is the descriptor: a class has one for each name of its slots."""
         return type(found) is MemberDescriptorType and found.__objclass__ is self.owner.get() and found.__name__ == self.name
 
     @staticmethod

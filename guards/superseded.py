@@ -95,7 +95,7 @@ def said(guard: Guard, paths: Paths) -> Hashable:
 
 
 def supersedes(general: Sequence[Guard], special: Sequence[Guard]) -> bool:
-    """Whether it is proven that an entry with the guards `general` serves every call that one with the guards `special` serves."""
+    """Return whether it is proven that an entry with the guards `general` serves every call that one with the guards `special` serves."""
     if not any(isinstance(guard, ShapesHold) for guard in general):
         return False
     paths = Paths()
@@ -106,18 +106,18 @@ def supersedes(general: Sequence[Guard], special: Sequence[Guard]) -> bool:
 
 
 def fixes_more(special: Sequence[Guard], general: Sequence[Guard]) -> bool:
-    """Whether `special` demands one size, stride or number where `general` accepts several."""
+    """Return whether `special` demands one size, stride or number where `general` accepts several."""
     paths = Paths()
     return not GuardsOfEntry(special, paths).numbers.keys() <= GuardsOfEntry(general, paths).numbers.keys()
 
 
 def is_known_type(guard: Guard, narrow: GuardsOfEntry) -> bool:
-    """Whether a guard only checks a type that other guards imply."""
+    """Return whether a guard only checks a type that other guards imply."""
     return isinstance(guard, TypeIs) and narrow.types.get(narrow.paths.number(guard.source)) is guard.cls
 
 
 def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
-    """Whether every tensor that fits the spec `narrow` fits the spec `wide`."""
+    """Return whether every tensor that fits the spec `narrow` fits the spec `wide`."""
     if replace(wide, sizes=(), strides=None) != replace(narrow, sizes=(), strides=None):
         return False
     if wide.sizes is None or narrow.sizes is None:
@@ -136,7 +136,7 @@ def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
 
 
 def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
-    """Whether the demands of relations on numbers follow from guards: the guards contain them literally, or z3 proves it."""
+    """Return whether the demands of relations on numbers follow from guards: the guards contain them literally, or z3 proves it."""
     symbols: dict[Place, sympy.Symbol] = {}
     try:
         known = set(demands(narrow.relations, narrow, symbols))
@@ -189,7 +189,7 @@ def tried_out(symbols: Sequence[sympy.Symbol], conditions: Iterable[Any]) -> Ite
 
 
 def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> bool:
-    """Whether Python finds conditions true."""
+    """Return whether Python finds conditions true."""
     try:
         return all(value_of(condition, numbers) for condition in conditions)
     except (NoPythonValue, ArithmeticError, ValueError, TypeError):
@@ -197,7 +197,7 @@ def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> 
 
 
 def proven(wanted: Sequence[Any], known: Sequence[Any], least: Mapping[Any, int], symbols: Iterable[sympy.Symbol]) -> bool:
-    """Whether z3 proves that conditions follow from others. `least`: the lower bounds of the symbols."""
+    """Return whether z3 proves that conditions follow from others. `least`: the lower bounds of the symbols."""
     sets: Any = importlib.import_module("framejit.guards.input_sets")  # which loads z3
     reads = {symbol.name: symbol for symbol in symbols}
     ranges = {symbol: (number, None) for symbol, number in least.items()}

@@ -72,7 +72,7 @@ class TensorItem(Source):
 
     @staticmethod
     def reads(value: Any) -> bool:
-        """Whether a tensor has such an element."""
+        """Return whether a tensor has such an element."""
         return item_of(value) is not None
 
     def step(self, value: Any) -> Any:

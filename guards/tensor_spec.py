@@ -86,7 +86,7 @@ def spec_without_sizes(tensor: torch.Tensor) -> TensorSpec:
 
 
 def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
-    """Whether numbers are the expected ones. An expected None accepts any number."""
+    """Return whether numbers are the expected ones. An expected None accepts any number."""
     return len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected))
 
 
@@ -162,7 +162,7 @@ ITEMS = frozenset({torch.int64, torch.int32, torch.float32, torch.float64, torch
 
 
 def holds_elements(tensor: torch.Tensor, count: int) -> bool:
-    """Whether so many elements, from a tensor's first one on, are in its storage, and are neither negated nor conjugated."""
+    """Return whether so many elements, from a tensor's first one on, are in its storage, and are neither negated nor conjugated."""
     if BASE.is_neg(tensor) or BASE.is_conj(tensor):
         return False
     return BASE.untyped_storage(tensor).nbytes() >= (BASE.storage_offset(tensor) + count) * BASE.element_size(tensor)
@@ -205,7 +205,7 @@ def aliasing_among(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool], 
 
 
 def overlaps_itself(value: torch.Tensor) -> bool:
-    """Whether several elements of a tensor may have the same address, as in an expanded tensor."""
+    """Return whether several elements of a tensor may have the same address, as in an expanded tensor."""
     place = strides_and_offset(value)
     if place is None:
         return False
@@ -214,7 +214,7 @@ def overlaps_itself(value: torch.Tensor) -> bool:
 
 
 def share_places(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether several elements of a tensor with these sizes and strides may have the same address."""
+    """Return whether several elements of a tensor with these sizes and strides may have the same address."""
     reach = 0
     for stride, size in sorted(zip(strides, sizes, strict=True)):
         if size > 1 and stride <= reach:

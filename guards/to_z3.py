@@ -85,7 +85,7 @@ class Translation(Numbers):
         return unknown if expected else z3.Not(unknown)
 
     def _relation(self, relation: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Whether a relation holds, and what must hold for Python to compute it."""
+        """Return whether a relation holds, and what must hold for Python to compute it."""
         compare = RELATIONS[type(relation)]
         if all(map(is_condition, relation.args)):
             truths = [self.truth(side) for side in relation.args]
@@ -127,7 +127,7 @@ RELATIONS: dict[Any, Callable[[Any, Any], Any]] = {
 
 
 def is_condition(expression: Any) -> bool:
-    """Whether an expression is a truth value. Sympy's symbols could be either, and count as numbers here."""
+    """Return whether an expression is a truth value. Sympy's symbols could be either, and count as numbers here."""
     return isinstance(expression, (bool, Boolean)) and not isinstance(expression, sympy.Symbol)
 
 

@@ -153,7 +153,7 @@ def set_logs(*names: str, out: str | None = None) -> None:
 
 
 def enabled(name: str, detail: bool = False) -> bool:
-    """Whether a log is switched on (with `detail`: by `+name`). Callers make a text for the log only if it is."""
+    """Return whether a log is switched on (with `detail`: by `+name`). Callers make a text for the log only if it is."""
     return _LOGGERS[name].isEnabledFor(logging.DEBUG if detail else logging.INFO)
 
 
@@ -184,7 +184,7 @@ def sender(logger: logging.Logger) -> str:
 
 
 def _is_new(*key: object) -> bool:
-    """Whether a report with this key hasn't been made before. The key is noted."""
+    """Return whether a report with this key hasn't been made before. The key is noted."""
     with _lock:
         known = key in _reported
         _reported.add(key)

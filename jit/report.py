@@ -178,7 +178,7 @@ def record_internal_error(text: str) -> None:
 
 
 def is_recording() -> bool:
-    """Whether a recording is in force in this context."""
+    """Return whether a recording is in force in this context."""
     return _recording.get() is not None
 
 

@@ -55,7 +55,7 @@ class FieldSet:
     before: Any
 
     def is_restored(self) -> bool:
-        """Whether the field has its old value again."""
+        """Return whether the field has its old value again."""
         return getattr(self.owner, self.field) is self.before
 
 

@@ -74,5 +74,5 @@ def put_in_place(old: fx.Node, new: fx.Node) -> None:
 
 
 def leaves(copy: fx.Node) -> bool:
-    """Whether a copy, or a view of it, is a result of its graph."""
+    """Return whether a copy, or a view of it, is a result of its graph."""
     return any(user.op == "output" for node in (copy, *views_of(copy)) for user in node.users)

@@ -103,7 +103,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
 
 
 def _take_out_inference_mode(graph: fx.Graph) -> bool:
-    """Whether all operators of the graph are inside `torch.inference_mode()`. If so, they no longer are, and must be compiled and run in that mode.
+    """Return whether all operators of the graph are inside `torch.inference_mode()`. If so, they no longer are, and must be compiled and run in that mode.
 
     AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters, and its results would be ordinary tensors.
     """

@@ -51,7 +51,7 @@ def _indices(sources: list[Any], index: dict[str, int]) -> tuple[int, ...]:
 
 
 def share_memory(inputs: Sequence[Any]) -> bool:
-    """Whether two of the tensors, real or fake, share a storage."""
+    """Return whether two of the tensors, real or fake, share a storage."""
     tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
     return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
@@ -80,7 +80,7 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
 
 
 def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
-    """Whether the backend gets the tensor as a fake one. One with symbolic sizes must be real, with its context, unless it is nested or sparse."""
+    """Return whether the backend gets the tensor as a fake one. One with symbolic sizes must be real, with its context, unless it is nested or sparse."""
     return isinstance(info.symbolic_context, PartsContext) or (request.backend.inputs == "fake" and info.symbolic_context is None)
 
 

@@ -79,7 +79,7 @@ def take_out(request: GraphRequest) -> Floats | None:
 
 
 def is_free_float(node: fx.Node) -> bool:
-    """Whether a node is arithmetic whose result is a float that torch doesn't know."""
+    """Return whether a node is arithmetic whose result is a float that torch doesn't know."""
     value = node.meta.get("example_value")
     return type(value) is torch.SymFloat and node.op == "call_function" and not value.node.has_hint() and not any(map(gives_tensor, node.all_input_nodes))
 

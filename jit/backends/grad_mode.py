@@ -62,7 +62,7 @@ def detach_views(gm: fx.GraphModule) -> None:
 
 
 def is_unrecorded_view(fake: torch.Tensor, node: fx.Node) -> bool:
-    """Whether a node's result is a view, without a gradient, of an argument with one."""
+    """Return whether a node's result is a view, without a gradient, of an argument with one."""
     if not fake._is_view() or fake.requires_grad or fake.is_inference():
         return False
     arguments = [used.meta.get("example_value") for used in node.all_input_nodes]

@@ -84,7 +84,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether `value` is of the annotated type `kind`, as far as this is visible without looking inside containers."""
+    """Return whether `value` is of the annotated type `kind`, as far as this is visible without looking inside containers."""
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, part) for part in typing.get_args(kind))

@@ -16,7 +16,7 @@ CONVOLUTION = torch.ops.aten.convolution.default
 
 
 def weights_outweigh(graph: fx.Graph) -> bool:
-    """Whether a graph of ATen operators has convolutions on the CPU whose weights, converted in each call, take more memory than their other tensors."""
+    """Return whether a graph of ATen operators has convolutions on the CPU whose weights, converted in each call, take more memory than their other tensors."""
     weights: dict[fx.Node, int] = {}
     activations: dict[fx.Node, int] = {}
     for node in graph.find_nodes(op="call_function", target=CONVOLUTION):

@@ -57,7 +57,7 @@ def raised_by_gradients(request: GraphRequest) -> Exception | None:
 
 
 def are_alike(first: BaseException, second: BaseException) -> bool:
-    """Whether two exceptions say the same, perhaps with different version numbers, or different names of operators towards the end."""
+    """Return whether two exceptions say the same, perhaps with different version numbers, or different names of operators towards the end."""
     return type(first) is type(second) and str(first)[:40] == str(second)[:40]
 
 

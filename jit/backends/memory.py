@@ -31,7 +31,7 @@ def views_of(node: fx.Node) -> Iterator[fx.Node]:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a node's result lies in the memory of its first argument."""
+    """Return whether a node's result lies in the memory of its first argument."""
     if node.target is operator.getitem:
         return is_view(node.args[0])  # type: ignore[arg-type]
     if node.target is ATEN._unsafe_view.default:

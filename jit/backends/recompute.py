@@ -97,7 +97,7 @@ def run_once(inner: fx.GraphModule, *operands: Any) -> Any:
 
 
 def computes_again(graph: fx.Graph) -> bool:
-    """Whether operators of this graph come from checkpoints: in a graph with both passes, some are there a second time, after the forward pass."""
+    """Return whether operators of this graph come from checkpoints: in a graph with both passes, some are there a second time, after the forward pass."""
     return any(must_recompute(node) for node in graph.nodes)
 
 

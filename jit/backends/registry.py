@@ -58,7 +58,7 @@ class Backend:
         return replace(self, kwargs=kwargs)
 
     def freezes(self) -> bool:
-        """Whether parameters become constants of the graph if gradients are off."""
+        """Return whether parameters become constants of the graph if gradients are off."""
         return False
 
     def cudagraphs(self) -> bool:

@@ -41,7 +41,7 @@ def compute_once(graph: fx.Graph) -> None:
 
 
 def is_costly(node: fx.Node, value: Any, costly: set[fx.Node]) -> bool:
-    """Whether a node's result is a number that takes a function of the C library, or is computed from such."""
+    """Return whether a node's result is a number that takes a function of the C library, or is computed from such."""
     if type(value) is torch.SymFloat:
         return bool(value.node.expr.has(FloatPow))
     return is_number(value) and (node.target in COSTLY or any(arg in costly for arg in node.all_input_nodes))
@@ -52,7 +52,7 @@ def is_on_cpu(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a tensor without dimensions."""
+    """Return whether a value is a tensor without dimensions."""
     return is_on_cpu(value) and value.dim() == 0
 
 

@@ -112,7 +112,7 @@ def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Cal
 
 
 def is_hooked(tensor: torch.Tensor | None) -> bool:
-    """Whether something of the program's runs when a gradient reaches a tensor."""
+    """Return whether something of the program's runs when a gradient reaches a tensor."""
     return tensor is not None and bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 

@@ -81,7 +81,7 @@ def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]
 
 
 def is_placed_by_program(node: fx.Node) -> bool:
-    """Whether a view, or one that it is a view of, was made by `as_strided` with an offset, which counts from the beginning of the storage."""
+    """Return whether a view, or one that it is a view of, was made by `as_strided` with an offset, which counts from the beginning of the storage."""
     memory = memory_of(node)
     made_of: fx.Node | None = node
     while made_of is not None and made_of.op != "placeholder":
@@ -93,7 +93,7 @@ def is_placed_by_program(node: fx.Node) -> bool:
 
 
 def has_offset(node: fx.Node) -> bool:
-    """Whether a node is a call of `as_strided` with an offset."""
+    """Return whether a node is a call of `as_strided` with an offset."""
     name = str(getattr(node.target, "__name__", node.target))
     return name.startswith("as_strided") and (node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")) is not None
 

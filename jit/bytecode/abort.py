@@ -29,7 +29,7 @@ def raising(function: FunctionType, error: BaseException) -> FunctionType | None
 
 
 def has_handler(function: FunctionType) -> bool:
-    """Whether the place where a resume function continues, or one of those that it calls for inner frames, is covered by a handler."""
+    """Return whether the place where a resume function continues, or one of those that it calls for inner frames, is covered by a handler."""
     code = function.__code__
     found = spliced(code)
     if found is None:

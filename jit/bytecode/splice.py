@@ -445,7 +445,7 @@ def entered_how(code: CodeType) -> Any:
 
 
 def is_prologue(code: CodeType, offset: int) -> bool:
-    """Whether the instruction at `offset` is one that a resume function starts with."""
+    """Return whether the instruction at `offset` is one that a resume function starts with."""
     found = spliced(code)
     return found is not None and offset < found.shift
 

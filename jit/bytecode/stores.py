@@ -12,7 +12,7 @@ CHANGES = ("STORE_", "DELETE_", "IMPORT_", "YIELD_", "GET_YIELD", "MAKE_FUNCTION
 
 
 def only_computes(code: CodeType) -> bool:
-    """Whether the instructions of code change nothing but its own variables. The functions that it calls may do so."""
+    """Return whether the instructions of code change nothing but its own variables. The functions that it calls may do so."""
     return not any(instruction.op.startswith(CHANGES) and instruction.op not in OWN for instruction in decode(code).instructions)
 
 

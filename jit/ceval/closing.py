@@ -34,7 +34,7 @@ MOST = 1000
 
 
 def drops_silently(vm: VM, frame: Frame) -> bool:
-    """Whether GeneratorExit leaves the frame from where it is suspended without running anything except tests of `except` clauses.
+    """Return whether GeneratorExit leaves the frame from where it is suspended without running anything except tests of `except` clauses.
 
     Handlers are followed as written: `except IndexError:` lets GeneratorExit pass, `finally:` and `with` don't.
     The iterator that the frame delegates to is closed first.
@@ -87,7 +87,7 @@ def drops_silently(vm: VM, frame: Frame) -> bool:
 
 
 def closes_delegate(vm: VM, frame: Frame) -> bool:
-    """Whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A traced generator isn't one: its
+    """Return whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A traced generator isn't one: its
     own frame shows what closing it runs."""
     if not frame.instruction.value:
         return False
@@ -153,7 +153,7 @@ def inside(value: Any) -> Iterable[Any]:
 
 
 def runs_when_closed(code: CodeType) -> bool:
-    """Whether closing a generator of this code may run something, at some place: a `yield` in a `try` or `with` block, a `yield from`."""
+    """Return whether closing a generator of this code may run something, at some place: a `yield` in a `try` or `with` block, a `yield from`."""
     decoded = decode(code)
     for index, instruction in enumerate(decoded.instructions):
         if instruction.op == "YIELD_VALUE":

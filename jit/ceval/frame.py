@@ -128,7 +128,7 @@ class Frame:
         return self.instruction.position.lineno or self.code.co_firstlineno
 
     def is_in_loop(self) -> bool:
-        """Whether a loop of the frame may reach the instruction at `pc` again."""
+        """Return whether a loop of the frame may reach the instruction at `pc` again."""
         rest = self.decoded.instructions[self.pc :]
         return any(later.op in JUMPS and later.value <= self.pc for later in rest)
 

@@ -14,7 +14,7 @@ LIBRARIES = ("torch", "contextlib", "framejit")
 
 
 def meets_handler(frame: Frame | None) -> bool:
-    """Whether a handler of this frame or its callers would see the exception: `except`, `finally`, or a `with` block's `__exit__`.
+    """Return whether a handler of this frame or its callers would see the exception: `except`, `finally`, or a `with` block's `__exit__`.
 
     torch's own are not counted, because they restore what the graph restores too, unless their block was entered before the trace began.
     """
@@ -31,7 +31,7 @@ def meets_handler(frame: Frame | None) -> bool:
 
 
 def is_caught(frame: Frame | None) -> bool:
-    """Whether an `except` of this frame or its callers might catch the exception, so that it isn't a failure but a path that the program takes."""
+    """Return whether an `except` of this frame or its callers might catch the exception, so that it isn't a failure but a path that the program takes."""
     while frame is not None:
         handler = frame.decoded.handler_at[frame.pc]
         while handler is not None:
@@ -43,7 +43,7 @@ def is_caught(frame: Frame | None) -> bool:
 
 
 def has_except(instructions: Sequence[Instruction], target: int) -> bool:
-    """Whether a handler is that of an `except`; `finally` and `with` usually raise the exception again."""
+    """Return whether a handler is that of an `except`; `finally` and `with` usually raise the exception again."""
     if instructions[target].op != "PUSH_EXC_INFO":
         return False
     if instructions[target + 1].op == "POP_TOP":
@@ -57,13 +57,13 @@ def has_except(instructions: Sequence[Instruction], target: int) -> bool:
 
 
 def is_of_library(frame: Frame) -> bool:
-    """Whether the frame belongs to a library whose handlers compiled code takes into account."""
+    """Return whether the frame belongs to a library whose handlers compiled code takes into account."""
     name = frame.globals.value.get("__name__")
     return isinstance(name, str) and name.partition(".")[0] in LIBRARIES
 
 
 def is_left_alone(leave: Any) -> bool:
-    """Whether a bound `__exit__` on the stack, of a block entered in this trace, is a library's."""
+    """Return whether a bound `__exit__` on the stack, of a block entered in this trace, is a library's."""
     if not isinstance(leave, Object):
         return False
     method = settle(leave)

@@ -45,7 +45,7 @@ def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) 
 
 
 def raises(frame: Frame, index: int) -> bool:
-    """Whether the instructions from here on lead to a `raise`, without a branch before it."""
+    """Return whether the instructions from here on lead to a `raise`, without a branch before it."""
     for instruction in frame.decoded.instructions[index : index + LONGEST_RAISE]:
         if instruction.op == "RAISE_VARARGS":
             return True

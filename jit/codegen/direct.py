@@ -80,7 +80,7 @@ def direct_form(
 
 
 def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:
-    """Whether a call in generated code can't run the program's Python code, since it only makes an object, or stores into one that was made here.
+    """Return whether a call in generated code can't run the program's Python code, since it only makes an object, or stores into one that was made here.
 
     `arguments`: what is known about the arguments; `values`: the constants among them.
     """

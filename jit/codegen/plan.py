@@ -101,7 +101,7 @@ class Plan:
 
     @property
     def needs_graph(self) -> bool:
-        """Whether the graph is called at all."""
+        """Return whether the graph is called at all."""
         return bool(self.outputs) or self.trace.graph_needed
 
     def rerun_from(self, sources: Sequence[Source], only_checks: bool) -> Plan:

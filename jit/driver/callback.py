@@ -106,7 +106,7 @@ class Compiler:
         retained.retain(self, function, entries)
 
     def may_serve(self, function: types.FunctionType, options: Options) -> bool:
-        """Whether the entries may serve a new compiled function of this function or of its code."""
+        """Return whether the entries may serve a new compiled function of this function or of its code."""
         return self._pool is not None and self._pool.serves(function, options)
 
     # What the runtime calls.
@@ -237,7 +237,7 @@ class Compiler:
         return entry
 
     def _serves(self, call: Call) -> bool:
-        """Whether an entry now matches a call that no entry matched before. Another thread may have made the entry meanwhile, or its backend may have
+        """Return whether an entry now matches a call that no entry matched before. Another thread may have made the entry meanwhile, or its backend may have
         restored a setting that it had changed for the whole process.
         """
         with torch_function_stack.in_force():
@@ -394,7 +394,7 @@ class Compiler:
         return self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit
 
     def _is_told_of_limit(self, subject: Subject) -> bool:
-        """Whether it has been reported that a limit is reached for such calls, and the program doesn't want an error for that."""
+        """Return whether it has been reported that a limit is reached for such calls, and the program doesn't want an error for that."""
         told = self.history.limits_reported
         return bool(told) and not self.options.fullgraph and not self._fails_at_limit() and any(name == subject.name for name, _ in told)
 
@@ -427,7 +427,7 @@ class Compiler:
         return self.options.config.strict or config.current().strict
 
     def _may_not_break(self) -> bool:
-        """Whether the program demands that a call is compiled in one piece: otherwise an error is raised."""
+        """Return whether the program demands that a call is compiled in one piece: otherwise an error is raised."""
         current = directives.CURRENT.get()
         return bool(directives.breaks_are_errors(current, current, self.families.of(None).number, self.options.fullgraph))
 
@@ -441,7 +441,7 @@ class Compiler:
         return loader.compiler().run_uncompiled(origin)
 
     def is_sampled(self) -> bool:
-        """Whether this call is one of those that run eagerly too (`check="results"`)."""
+        """Return whether this call is one of those that run eagerly too (`check="results"`)."""
         return self.history.is_sampled(self.options.config.check_every)
 
     def forget(self) -> None:

@@ -239,7 +239,7 @@ class Front:
             self.end()
 
     def _may_wait(self) -> bool:
-        """Whether the compiled code can be kept for the modules, since it neither leads to one of them nor holds any other object of the program."""
+        """Return whether the compiled code can be kept for the modules, since it neither leads to one of them nor holds any other object of the program."""
         call, subclass = self.call, self.subclass
         modules = [module for module in (reference() for reference in self.originals.values()) if module is not None]
         if not modules or not isinstance(call, CompiledFunction) or not call.entries or sys.is_finalizing():

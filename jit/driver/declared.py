@@ -154,7 +154,7 @@ def parse_one(spec: Any, where: str, named: dict[str, Size]) -> Declaration:
 
 
 def is_size(item: Any) -> bool:
-    """Whether a value declares a size: a name, a `torch.export.Dim`, an int or None."""
+    """Return whether a value declares a size: a name, a `torch.export.Dim`, an int or None."""
     return item is None or isinstance(item, (str, int, torch.export.Dim))
 
 

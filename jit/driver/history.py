@@ -149,7 +149,7 @@ class History:
             self.varying = {**self.varying, **dict(moved(other.varying, carried))}
 
     def is_sampled(self, every: int) -> bool:
-        """Whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
+        """Return whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
         number = self._calls_checked
         self._calls_checked += 1
         return number % every == 0

@@ -61,7 +61,7 @@ def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (
 
 
 def lives_anyway(value: Any) -> bool:
-    """Whether a value lives without being held here: a loaded module, its globals, a function or class found there by name, or a logger."""
+    """Return whether a value lives without being held here: a loaded module, its globals, a function or class found there by name, or a logger."""
     cls = type(value)
     if issubclass(cls, logging.Logger):
         return True
@@ -95,7 +95,7 @@ def module_of(cls: type) -> str:
 
 
 def is_of_program(value: Any) -> bool:
-    """Whether a value is the program's, and would be freed when the program releases it.
+    """Return whether a value is the program's, and would be freed when the program releases it.
 
     A function that isn't found by name doesn't count, and is searched instead: a backend usually returns such a function.
     """

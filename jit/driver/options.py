@@ -28,16 +28,16 @@ class Options:
 
     @property
     def shareable(self) -> bool:
-        """Whether entries may serve other functions and modules. CUDA graphs are recorded for the addresses of one module's parameters."""
+        """Return whether entries may serve other functions and modules. CUDA graphs are recorded for the addresses of one module's parameters."""
         return not self.isolated and not self.backend.cudagraphs()
 
     @property
     def learns_sizes(self) -> bool:
-        """Whether sizes and ints that have been seen to vary are symbolic in later entries."""
+        """Return whether sizes and ints that have been seen to vary are symbolic in later entries."""
         return not self.backend.static_shapes and (self.config.automatic_dynamic if self.dynamic is None else self.dynamic)
 
     def same_as(self, other: Options) -> bool:
-        """Whether both options lead to the same entries."""
+        """Return whether both options lead to the same entries."""
         ours, theirs = self.backend, other.backend
         return (
             self.fullgraph == other.fullgraph
@@ -52,7 +52,7 @@ class Options:
 
 
 def are_alike(ours: Any, theirs: Any) -> bool:
-    """Whether two values of a backend's option mean the same: they are equal plain values, or the same object."""
+    """Return whether two values of a backend's option mean the same: they are equal plain values, or the same object."""
     if type(ours) is not type(theirs):
         return False
     if isinstance(ours, dict):

@@ -64,7 +64,7 @@ class Decision:
 
 
 def is_allowed(subject: Subject) -> bool:
-    """Whether the stance and `fail_on_recompile` let a call be compiled. Raises RecompileError."""
+    """Return whether the stance and `fail_on_recompile` let a call be compiled. Raises RecompileError."""
     here = stance.current()
     if here == "default":
         here = torch_stance.current()
@@ -142,12 +142,12 @@ def recent_entries(subject: Subject) -> list[Entry]:
 
 
 def can_learn(subject: Subject) -> bool:
-    """Whether the function may still learn that a value changes."""
+    """Return whether the function may still learn that a value changes."""
     return subject.resumed and not subject.options.fullgraph and subject.history.lessons < LESSONS and subject.family.lessons < FAMILY_LESSONS
 
 
 def is_full(subject: Subject) -> bool:
-    """Whether a limit forbids another entry for any call. This is known without a look at the guards of the existing entries."""
+    """Return whether a limit forbids another entry for any call. This is known without a look at the guards of the existing entries."""
     settings = subject.options.config
     if len(subject.entries) >= settings.accumulated_recompile_limit:
         return True

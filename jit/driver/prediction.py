@@ -60,7 +60,7 @@ class Prediction:
             compiled.compile_callback.refuted(self, compiled, error, entry)
 
     def allows(self, error: BaseException) -> bool:
-        """Whether the way in which the frame has ended is consistent with the prediction."""
+        """Return whether the way in which the frame has ended is consistent with the prediction."""
         if self.cls is None or type(error) is self.cls or not self.certain:
             return True
         if self.computes and self.stack and innermost(error) != (self.stack[-1].filename, self.stack[-1].lineno):
@@ -89,7 +89,7 @@ def innermost(error: BaseException) -> tuple[str, int] | None:
 
 
 def comes_from_signal(traceback: TracebackType | None) -> bool:
-    """Whether an exception was raised in one of the program's signal handlers."""
+    """Return whether an exception was raised in one of the program's signal handlers."""
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
     codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers if callable(handler)]
     while traceback is not None:

@@ -38,7 +38,7 @@ class Origin:
     adopted: bool = False
 
     def is_for(self, module: nn.Module | None) -> bool:
-        """Whether the entry was made for calls with this module, or for no particular module. Without a module, this is always true."""
+        """Return whether the entry was made for calls with this module, or for no particular module. Without a module, this is always true."""
         return module is None or self.module is None or self.module() is module
 
 

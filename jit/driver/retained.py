@@ -49,7 +49,7 @@ class RetainedEntries:
                     self._references.append(weakref.ref(value, gone))
 
     def serves(self, function: types.FunctionType, options: Any) -> bool:
-        """Whether a new compiled function of this function may take over the entries.
+        """Return whether a new compiled function of this function may take over the entries.
 
         Two functions with the same code and without cells are the same. With cells, they may still share entries.
         """
@@ -78,7 +78,7 @@ def retain(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ..
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether an entry was made for its own function, and not from another function's entry."""
+    """Return whether an entry was made for its own function, and not from another function's entry."""
     return entry.spec is not None and not entry.spec.origin.adopted
 
 
@@ -107,7 +107,7 @@ def outermost(function: types.FunctionType) -> types.FunctionType | None:
 
 
 def contains(outer: types.CodeType, inner: types.CodeType) -> bool:
-    """Whether `inner` is the code `outer`, or is somewhere among its constants."""
+    """Return whether `inner` is the code `outer`, or is somewhere among its constants."""
     return outer is inner or any(contains(value, inner) for value in outer.co_consts if type(value) is types.CodeType)
 
 

@@ -279,7 +279,7 @@ class Comparison:
 
 
 def close(mine: Any, theirs: Any) -> bool:
-    """Whether two floats or complex numbers may come from the same computation in another order."""
+    """Return whether two floats or complex numbers may come from the same computation in another order."""
     if isinstance(mine, complex):
         return close(mine.real, theirs.real) and close(mine.imag, theirs.imag)
     return mine == theirs or (math.isnan(mine) and math.isnan(theirs)) or math.isclose(mine, theirs, rel_tol=USUAL[0], abs_tol=USUAL[1])
@@ -323,6 +323,6 @@ def set_random_state(state: tuple[Any, ...]) -> None:
 
 
 def same_random_state(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether two states are equal, so that nothing was drawn in between. numpy's state is compared as text."""
+    """Return whether two states are equal, so that nothing was drawn in between. numpy's state is compared as text."""
     same = a[0] == b[0] and torch.equal(a[1], b[1]) and len(a[2]) == len(b[2]) and all(map(torch.equal, a[2], b[2]))
     return same and repr(a[3]) == repr(b[3])

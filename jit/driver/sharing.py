@@ -33,7 +33,7 @@ class Pool:
         self._entries: list[weakref.ref[Entry]] = []
 
     def serves(self, function: Any, options: Any) -> bool:
-        """Whether calls of a function differ from the calls that the entries were made for only in facts that are guarded."""
+        """Return whether calls of a function differ from the calls that the entries were made for only in facts that are guarded."""
         return (
             function.__code__ is self.code()
             and function.__globals__ is self.globals

@@ -40,18 +40,18 @@ NONE: Owners = {}
 
 
 def is_tensorless(function: FunctionType, receiver: Any = None) -> bool:
-    """Whether a function, and the functions that it calls, compute no tensors. `receiver`: the object whose method it is."""
+    """Return whether a function, and the functions that it calls, compute no tensors. `receiver`: the object whose method it is."""
     owners = NONE if receiver is None else {function.__code__.co_varnames[0]: receiver}
     return _Look().function(function.__code__, function.__globals__, function.__closure__ or (), owners)
 
 
 def is_tensorless_code(code: CodeType, namespace: dict[str, Any], owners: Owners) -> bool:
-    """Whether code with these globals computes no tensors. `owners`: the objects in its variables and cells, without plain values."""
+    """Return whether code with these globals computes no tensors. `owners`: the objects in its variables and cells, without plain values."""
     return _Look().function(code, namespace, (), owners)
 
 
 def is_plain(value: Any, steps: int = 3) -> bool:
-    """Whether a value is a number, a string, an array, or a container of such values."""
+    """Return whether a value is a number, a string, an array, or a container of such values."""
     cls = type(value)
     if issubclass(cls, ATOMS):
         return True
@@ -93,7 +93,7 @@ class _Look:
             return True
 
     def value(self, value: Any) -> bool:
-        """Whether the use of a value, which code names, can't compute tensors."""
+        """Return whether the use of a value, which code names, can't compute tensors."""
         cls = type(value)
         if cls is FunctionType:
             return is_harmless(value.__module__) or self.function(value.__code__, value.__globals__, value.__closure__ or (), NONE)
@@ -134,7 +134,7 @@ def getattr_static(owner: Any, table: str) -> Any:
 
 
 def is_harmless(module: Any) -> bool:
-    """Whether a module with this name belongs to a package whose functions compute no tensors."""
+    """Return whether a module with this name belongs to a package whose functions compute no tensors."""
     return isinstance(module, str) and module.partition(".")[0] in HARMLESS_PACKAGES
 
 
@@ -157,7 +157,7 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 
 def reads_attributes_only(code: CodeType, name: str) -> bool:
-    """Whether code only reads attributes of a variable, also in functions that are defined inside it."""
+    """Return whether code only reads attributes of a variable, also in functions that are defined inside it."""
     for each in codes_in(code):
         decoded = decode(each)
         for instruction, following in zip(decoded.instructions, decoded.instructions[1:]):

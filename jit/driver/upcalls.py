@@ -76,7 +76,7 @@ class Upcalls:
         return compiled
 
     def _has_room(self) -> bool:
-        """Whether there is room for one more CompiledFunction. From time to time, those that haven't run for long are dropped to make room."""
+        """Return whether there is room for one more CompiledFunction. From time to time, those that haven't run for long are dropped to make room."""
         if len(self.compiled) >= MOST:
             self.refused += 1
             if self.refused < MOST:
@@ -106,7 +106,7 @@ class UpcallUse:
         self.idle += ends and not graph
 
     def is_idle(self) -> bool:
-        """Whether so many traces had no tensor operation that the function isn't compiled any more."""
+        """Return whether so many traces had no tensor operation that the function isn't compiled any more."""
         return self.idle >= MOST_IDLE and not self.graphs
 
     def forget(self) -> None:
@@ -130,14 +130,14 @@ def kind_of(function: FunctionType) -> int | None:
 
 
 def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
-    """Whether a call can reach tensors, modules or torch's functions through its arguments, cells and globals. This runs no user code."""
+    """Return whether a call can reach tensors, modules or torch's functions through its arguments, cells and globals. This runs no user code."""
     if any(type(arg) is re.Match for arg in args):
         return False
     return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
 
 
 def is_tensorless(function: FunctionType, args: tuple[Any, ...]) -> bool:
-    """Whether a call computes no tensors although it can reach some, like a method that reads only numbers of its module."""
+    """Return whether a call computes no tensors although it can reach some, like a method that reads only numbers of its module."""
     code = function.__code__
     held = dict(zip(code.co_varnames, args))
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -159,7 +159,7 @@ def named(function: FunctionType) -> Iterator[Any]:
 
 
 def is_of_torch(value: Any) -> bool:
-    """Whether a value is a tensor or module, holds one within a few steps, or is defined by torch itself."""
+    """Return whether a value is a tensor or module, holds one within a few steps, or is defined by torch itself."""
     cls = type(value)
     if cls is ModuleType or cls is BuiltinFunctionType or cls is FunctionType:
         name = value.__name__ if cls is ModuleType else value.__module__
@@ -171,7 +171,7 @@ def is_of_torch(value: Any) -> bool:
 
 
 def holds_tensor(value: Any, steps: int) -> bool:
-    """Whether a value is a tensor or a module, or holds one within a few steps."""
+    """Return whether a value is a tensor or a module, or holds one within a few steps."""
     cls = type(value)
     if issubclass(cls, (torch.Tensor, nn.Module)):
         return True

@@ -92,7 +92,7 @@ class Effects:
         self._tracer.trail.note(EffectAnnounced, effect, undo, *args)
 
     def has_changed_since(self, mark: int) -> bool:
-        """Whether any outside value has been changed since a position of the trail, for the first time or again."""
+        """Return whether any outside value has been changed since a position of the trail, for the first time or again."""
         return any(isinstance(record, EffectAnnounced) for record in self._tracer.trail.since(mark))
 
     def mutated_since(self, mark: int) -> Iterator[Object]:
@@ -106,7 +106,7 @@ class Effects:
         return (record.owner for record in later if id(record.owner) not in first)
 
     def is_mutated(self, obj: Object) -> bool:
-        """Whether a value from outside was announced as mutated."""
+        """Return whether a value from outside was announced as mutated."""
         return id(settle(obj)) in self._mutated
 
     def before_graph(self) -> list[Logged]:

@@ -238,7 +238,7 @@ class TensorSnapshot:
         return TensorSnapshot([(fake, is_input, TensorState.of(fake)) for fake, is_input in pairs])
 
     def changes_input_with_gradient(self) -> bool:
-        """Whether the operator has changed one of the graph's inputs that requires a gradient."""
+        """Return whether the operator has changed one of the graph's inputs that requires a gradient."""
         return any(is_input and fake.requires_grad and version_of(fake) != old.version for fake, is_input, old in self.tensors)
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
@@ -262,7 +262,7 @@ class TensorSnapshot:
 
 
 def is_expanded(fake: torch.Tensor) -> bool:
-    """Whether elements of a tensor lie in one place, as far as constant strides tell. No size that varies is 0 or 1."""
+    """Return whether elements of a tensor lie in one place, as far as constant strides tell. No size that varies is 0 or 1."""
     if fake.layout is not torch.strided:
         return False
     sizes, strides = fake.shape, fake.stride()
@@ -282,7 +282,7 @@ def spent_error(fake: torch.Tensor) -> str | None:
 
 
 def is_leaf_with_gradient(fake: torch.Tensor) -> bool:
-    """Whether a tensor is a leaf that requires a gradient. A view that was made under `no_grad` of what requires one is a leaf too: no gradient
+    """Return whether a tensor is a leaf that requires a gradient. A view that was made under `no_grad` of what requires one is a leaf too: no gradient
     goes on from it."""
     try:
         return fake.requires_grad and fake.is_leaf

@@ -124,11 +124,11 @@ class Body:
         return node
 
     def makes(self, node: fx.Node) -> bool:
-        """Whether a node is an operator of this graph."""
+        """Return whether a node is an operator of this graph."""
         return node.graph is self.fx and node.op != "placeholder"
 
     def is_given(self, node: fx.Node) -> bool:
-        """Whether a node stands for a value that the operator running this graph makes from one of its arguments."""
+        """Return whether a node stands for a value that the operator running this graph makes from one of its arguments."""
         return node in self._arguments
 
     def origin(self, placeholder: fx.Node) -> fx.Node | None:
@@ -137,7 +137,7 @@ class Body:
         return self._made_of.get(placeholder) if lifted is None else lifted
 
     def shares_memory_with_arguments(self, fakes: Iterable[torch.Tensor]) -> bool:
-        """Whether one of these fakes lies in the memory of an argument."""
+        """Return whether one of these fakes lies in the memory of an argument."""
         return not memory_of(node.meta["example_value"] for node in self._arguments).isdisjoint(memory_of(fakes))
 
     def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
@@ -200,11 +200,11 @@ class Body:
 
     @property
     def leaves_transform(self) -> bool:
-        """Whether the graph runs outside a transform that surrounds it in the trace."""
+        """Return whether the graph runs outside a transform that surrounds it in the trace."""
         return self.transform is not None and self.transform.outside_of is not None
 
     def hides_records(self) -> bool:
-        """Whether results computed here may require a gradient although their fakes don't show it."""
+        """Return whether results computed here may require a gradient although their fakes don't show it."""
         if self.outer is None and self.transform is not None:
             return True
         if self.transform is None:
@@ -218,7 +218,7 @@ class Body:
         return without_record(example) if self.transform is not None and isinstance(example, torch.Tensor) else example
 
     def changes_arguments(self) -> bool:
-        """Whether a placeholder's tensor, lifted or an argument, has been changed in place here."""
+        """Return whether a placeholder's tensor, lifted or an argument, has been changed in place here."""
         placeholders = {*self._arguments, *self.lifted.values()}
         fakes = [fake for node in placeholders if isinstance(fake := node.meta["example_value"], torch.Tensor)]
         return any(version_of(fake) > 0 for fake in fakes) or not memory_of(fakes).isdisjoint(written_by_others(self._kept, placeholders))
@@ -230,11 +230,11 @@ class Body:
         return [fake for outer, fake in lifted.items() if version_of(fake) != self._versions[outer] or memory_of([fake]) & written]
 
     def changes_lifted(self) -> bool:
-        """Whether a tensor of the outer graph has been changed in place here."""
+        """Return whether a tensor of the outer graph has been changed in place here."""
         return bool(self.changed_lifted())
 
     def changes_uncounted(self) -> bool:
-        """Whether running statistics, or tensors of a list, of the outer graph have been changed in place here. In the functions of an operator,
+        """Return whether running statistics, or tensors of a list, of the outer graph have been changed in place here. In the functions of an operator,
         AOTAutograd loses such changes, or fails."""
         written = [*in_lists(self._kept), *[fake for node in self._kept for fake in changed_statistics(node)]]
         return not memory_of(written).isdisjoint(memory_of(node.meta["example_value"] for node in self._versions))
@@ -259,7 +259,7 @@ def transforms_of(body: Body | None) -> Iterator[tuple[Body, Transforming]]:
 
 
 def depends_on_arguments(nodes: Iterable[fx.Node], inner: Body, body: Body) -> bool:
-    """Whether one of these nodes, of the graph `inner`, depends on the arguments of the outer graph `body`, as its operator passes them.
+    """Return whether one of these nodes, of the graph `inner`, depends on the arguments of the outer graph `body`, as its operator passes them.
 
     If that isn't known, the result is True.
     """

@@ -52,11 +52,11 @@ class CallData:
             self._state.trail.learned(self, self._readable.discard, node)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of a tensor is true, which is then guarded. None if the tensor isn't an input, or a comparison of an input."""
+        """Return whether the one element of a tensor is true, which is then guarded. None if the tensor isn't an input, or a comparison of an input."""
         return self._truth_of_node(tensor) if self._is_readable(tensor) else None
 
     def truth(self, condition: UnbackedNumber) -> bool | None:
-        """Whether a bool that depends on data is true, which is then guarded. None if that data isn't known when the call begins."""
+        """Return whether a bool that depends on data is true, which is then guarded. None if that data isn't known when the call begins."""
         if isinstance(condition, Datum):
             tensor = condition.node.args[0] if condition.node in self._readable else None
             return self._truth_of_node(tensor) if isinstance(tensor, fx.Node) else None
@@ -88,7 +88,7 @@ class CallData:
         return None if made is None else made.truth(self._state.vm)
 
     def _truth_of_node(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of an input, or a comparison of it, is true."""
+        """Return whether the one element of an input, or a comparison of it, is true."""
         described = self._holder(tensor)
         if described is not None:
             if described.value.dtype is not torch.bool:
@@ -130,7 +130,7 @@ class CallData:
         return None if described is None else described.value.dtype
 
     def _is_readable(self, tensor: fx.Node) -> bool:
-        """Whether a tensor's data at this point follows from the data that one input has when the call begins."""
+        """Return whether a tensor's data at this point follows from the data that one input has when the call begins."""
         if self._state.is_inner() or not self._state.demands.guards_data:
             return False
         held = tensor
@@ -141,7 +141,7 @@ class CallData:
         return self._holder(held) is not None and self._are_unchanged({tensor, *nodes_between(held)})
 
     def _are_unchanged(self, nodes: set[fx.Node]) -> bool:
-        """Whether the graph has left the memory of these nodes' tensors, an input and values computed from it, unchanged, and no node may change unknown
+        """Return whether the graph has left the memory of these nodes' tensors, an input and values computed from it, unchanged, and no node may change unknown
         memory."""
         self._state.refresh()
         kept = self._state.outermost.kept

@@ -49,7 +49,7 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
 
 
 def runs_for_its_effect(node: fx.Node) -> bool:
-    """Whether a node changes something besides its arguments and torch's modes, as far as is known."""
+    """Return whether a node changes something besides its arguments and torch's modes, as far as is known."""
     return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
 
 

@@ -81,7 +81,7 @@ class GradientRule:
 
 
 def gives_gradients(target: Any) -> bool:
-    """Whether a node with this target registers a backward with autograd."""
+    """Return whether a node with this target registers a backward with autograd."""
     return getattr(target, "__name__", "") == "differentiable_"
 
 

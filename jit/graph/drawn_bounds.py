@@ -39,7 +39,7 @@ def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -
 
 
 def gives_part(node: fx.Node) -> bool:
-    """Whether a node returns elements of its first argument, a tensor."""
+    """Return whether a node returns elements of its first argument, a tensor."""
     if not node.args or not isinstance(node.args[0], fx.Node) or not isinstance(node.args[0].meta.get("example_value"), torch.Tensor):
         return False
     return node.target is operator.getitem or (node.op == "call_method" and node.target in GIVE_ELEMENTS)

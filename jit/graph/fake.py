@@ -58,7 +58,7 @@ def has_lost_its_record(view: torch.Tensor) -> bool:
 
 
 def has_left_its_base(tensor: torch.Tensor) -> bool:
-    """Whether a view has been given other data, of another type than its base's, as `Module.to(dtype)` does with gradients."""
+    """Return whether a view has been given other data, of another type than its base's, as `Module.to(dtype)` does with gradients."""
     base = tensor._base if tensor._is_view() else None
     if base is None or base.dtype == tensor.dtype:
         return False
@@ -115,7 +115,7 @@ TORCHS_OPERATORS = frozenset({"aten", "prim", "prims"})
 
 
 def is_of_others(target: Any) -> bool:
-    """Whether the target of a node is an operator or function that isn't torch's own: on fakes it may fail differently from on other tensors."""
+    """Return whether the target of a node is an operator or function that isn't torch's own: on fakes it may fail differently from on other tensors."""
     if isinstance(target, OpOverload):
         return target.namespace not in TORCHS_OPERATORS
     if isinstance(target, OpOverloadPacket):
@@ -124,7 +124,7 @@ def is_of_others(target: Any) -> bool:
 
 
 def is_declared(target: Any) -> bool:
-    """Whether the target of a node is a function that a program has declared to be one node. It may do anything, so it always runs."""
+    """Return whether the target of a node is a function that a program has declared to be one node. It may do anything, so it always runs."""
     if not isinstance(target, FunctionType):
         return False
     return getattr(target, "runs_always", str(target.__module__).partition(".")[0] not in ("torch", "framejit"))

@@ -25,7 +25,7 @@ class Constant:
     text: str
 
     def is_outdated(self) -> bool:
-        """Whether the fake has been written to, while its data has stayed the same."""
+        """Return whether the fake has been written to, while its data has stayed the same."""
         return self.fake.constant is self.data and version_of(self.fake) != self.version and text_of(self.data) == self.text
 
 

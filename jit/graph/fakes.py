@@ -117,7 +117,7 @@ class Fakes:
         self._trail.learned(self, self._versions.pop, node)
 
     def has_new_version(self, node: fx.Node) -> bool:
-        """Whether an input that requires a gradient has been changed in place."""
+        """Return whether an input that requires a gradient has been changed in place."""
         fake = node.meta["example_value"]
         return bool(fake.requires_grad) and version_of(fake) != self._versions[node]
 
@@ -127,7 +127,7 @@ class Fakes:
         return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
 
     def are_changed(self, nodes: Iterable[fx.Node], kept: set[fx.Node]) -> bool:
-        """Whether the memory of tensors that nodes return, inputs included, has been written to since. `kept`: the nodes that change something."""
+        """Return whether the memory of tensors that nodes return, inputs included, has been written to since. `kept`: the nodes that change something."""
         written, handed = self._written(kept)
         written |= storages(node.meta["example_value"] for node in self.changed_inputs(kept))  # another argument may have the same memory
         return any(is_changed(node.meta["example_value"], self._versions.get(node, 0), written, handed) for node in nodes)
@@ -174,7 +174,7 @@ def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
 
 
 def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:
-    """Whether a fake has been changed in place since it had this version: its counter says so, or its memory was written to through tensors with
+    """Return whether a fake has been changed in place since it had this version: its counter says so, or its memory was written to through tensors with
     another counter. Inference tensors have no counter: they count as changed if they were passed to an operator that writes to something.
     """
     if version < 0:

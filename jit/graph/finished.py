@@ -43,7 +43,7 @@ class GraphResult:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to run, since the graph has neither outputs nor effects."""
+        """Return whether there is nothing to run, since the graph has neither outputs nor effects."""
         return not self.has_effects and not output_nodes(self.gm.graph)
 
 
@@ -92,7 +92,7 @@ def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Ca
 
 
 def is_computed(value: Any) -> bool:
-    """Whether a value is a tensor that is no view of another."""
+    """Return whether a value is a tensor that is no view of another."""
     return isinstance(value, torch.Tensor) and not value._is_view()
 
 

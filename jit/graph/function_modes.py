@@ -83,11 +83,11 @@ class FunctionModes:
         self._trail.set(self, "stack", stack)
 
     def asks_modes(self) -> bool:
-        """Whether a mode is asked before each function."""
+        """Return whether a mode is asked before each function."""
         return bool(self.stack) and self.level != NOTHING
 
     def asks_subclasses(self) -> bool:
-        """Whether arguments are asked."""
+        """Return whether arguments are asked."""
         return self.level == ALL
 
     @contextmanager

@@ -193,17 +193,17 @@ class GlobalModes:
 
     @property
     def scopes_open(self) -> bool:
-        """Whether a scope entered inside the trace is still open."""
+        """Return whether a scope entered inside the trace is still open."""
         return bool(self._scopes or self._nominal)
 
     @property
     def autocast_cache_inside(self) -> bool | None:
-        """Whether the innermost autocast that the trace has entered caches its casts; None if there is no such autocast."""
+        """Return whether the innermost autocast that the trace has entered caches its casts; None if there is no such autocast."""
         return next((scope.cache for scope in reversed(self._scopes) if scope.cache is not None), None)
 
     @property
     def inference_open(self) -> bool:
-        """Whether such a scope is an inference mode, which ends with its owner, and not at a point that the program states."""
+        """Return whether such a scope is an inference mode, which ends with its owner, and not at a point that the program states."""
         return any(scope.enter is torch.inference_mode.__enter__ for scope in self._scopes)
 
     def enter_nominally(self, owner: Object, enter: Callable[[Any], Any]) -> None:

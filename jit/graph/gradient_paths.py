@@ -74,7 +74,7 @@ def node_of(fake: torch.Tensor) -> Any:
 
 
 def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:
-    """Whether a backward pass from a fake reaches one of these autograd nodes."""
+    """Return whether a backward pass from a fake reaches one of these autograd nodes."""
     targets = set(wanted) - {None}
     waiting: list[Any] = [fake.grad_fn]
     seen = set(waiting)
@@ -89,7 +89,7 @@ def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:
 
 
 def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[torch.Tensor]) -> bool:
-    """Whether the gradients of results, on the way to operands, need a tensor that has been changed in place since autograd saved it."""
+    """Return whether the gradients of results, on the way to operands, need a tensor that has been changed in place since autograd saved it."""
     seen: set[Any] = {fake.grad_fn for fake in operands}
     waiting = [fake.grad_fn for fake in results if fake.grad_fn not in seen]
     for node in waiting:
@@ -107,7 +107,7 @@ def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[t
 
 
 def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
-    """Whether there are hooks on the autograd node that adds to the `.grad` of a leaf. Only adding a further hook shows it.
+    """Return whether there are hooks on the autograd node that adds to the `.grad` of a leaf. Only adding a further hook shows it.
 
     A leaf that is frozen now has such a node too, if it has ever been computed with; the leaf is thawed temporarily to get at it.
     """
@@ -151,7 +151,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def is_dense(fake: torch.Tensor) -> bool:
-    """Whether the elements fill the memory without gaps or overlaps, in whatever order of the dimensions."""
+    """Return whether the elements fill the memory without gaps or overlaps, in whatever order of the dimensions."""
     expected = 1
     for stride, size in sorted((stride, size) for size, stride in zip(fake.size(), fake.stride(), strict=True) if size != 1):
         if stride != expected:
@@ -166,7 +166,7 @@ def layout_of_grad(leaf: torch.Tensor) -> torch.memory_format:
 
 
 def is_laid_out_as_grad(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
-    """Whether a gradient can be the `.grad` of a leaf as it is (torch/csrc/autograd/utils/grad_layout_contract.h)."""
+    """Return whether a gradient can be the `.grad` of a leaf as it is (torch/csrc/autograd/utils/grad_layout_contract.h)."""
     if not is_dense(leaf):
         return gradient.is_contiguous()
     return all(size == 1 or mine == step for size, mine, step in zip(leaf.size(), leaf.stride(), gradient.stride(), strict=True))

@@ -69,12 +69,12 @@ class InnerGraph:
         return replace(self, graph=copy, operands=tuple(operands), kept=kept)
 
     def does_more(self, running: Running) -> bool:
-        """Whether it does something besides computing results: changes a tensor, or draws random numbers."""
+        """Return whether it does something besides computing results: changes a tensor, or draws random numbers."""
         acts, draws = self.effects(running)
         return acts or draws
 
     def effects(self, running: Running) -> tuple[bool, bool]:
-        """Whether it does something besides computing results and drawing random numbers from torch's generators, and whether it draws such numbers."""
+        """Return whether it does something besides computing results and drawing random numbers from torch's generators, and whether it draws such numbers."""
         found = [effects_of(node, running) for node in self._operators()]
         return bool(self.kept) or any(effects.acts for effects in found), any(effects.draws for effects in found)
 

@@ -56,18 +56,18 @@ class GraphInput:
 
 
 def holds_buffer(source: Source) -> bool:
-    """Whether the path ends in a module's `_buffers`."""
+    """Return whether the path ends in a module's `_buffers`."""
     base = source.base
     return isinstance(source, Item) and isinstance(base, Item) and base.payload == "_buffers"
 
 
 def is_of_script(source: Source) -> bool:
-    """Whether the path ends at an attribute of a scripted module."""
+    """Return whether the path ends at an attribute of a scripted module."""
     return isinstance(source, ScriptAnswer) or isinstance(source.base, ScriptAnswer)
 
 
 def is_static(source: Source, tensor: torch.Tensor) -> bool:
-    """Whether the tensor stays at its address: it is held by a module, or marked so (mark_static_address)."""
+    """Return whether the tensor stays at its address: it is held by a module, or marked so (mark_static_address)."""
     is_held = isinstance(tensor, torch.nn.Parameter) or holds_buffer(source) or is_of_script(source)
     return is_held or hasattr(tensor, "_dynamo_static_input_type")
 

@@ -113,5 +113,5 @@ def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
 
 
 def is_nested_int(value: Any) -> bool:
-    """Whether a size stands for the lengths that a tensor holds."""
+    """Return whether a size stands for the lengths that a tensor holds."""
     return type(value) is torch.SymInt and value.node.is_nested_int()

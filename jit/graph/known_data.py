@@ -108,7 +108,7 @@ class KnownData:
         return self._state.part(CallData).truth(condition)
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
+        """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
         return self._state.part(CallData).truth_of_tensor(tensor)
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
@@ -163,7 +163,7 @@ class KnownData:
         return next(described for described in self._state.known_inputs.values() if described.node is node)
 
     def _may_rest_on(self, node: fx.Node) -> bool:
-        """Whether a placeholder is a small tensor that an object holds, as it was when the call began."""
+        """Return whether a placeholder is a small tensor that an object holds, as it was when the call began."""
         described = next((described for described in self._state.known_inputs.values() if described.node is node), None)
         if described is None or not self._state.demands.takes_objects:
             return False
@@ -213,37 +213,37 @@ def memory_of(described: GraphInput) -> tuple[int, int] | None:
 
 
 def is_large(fake: torch.Tensor) -> bool:
-    """Whether it is known that a tensor has more data than is compared in each call."""
+    """Return whether it is known that a tensor has more data than is compared in each call."""
     return all(type(size) is int for size in fake.shape) and fake.numel() * fake.itemsize > MOST_BYTES
 
 
 def is_given(source: Source) -> bool:
-    """Whether a path leads to an argument, which may be an array, and not to a value that an object holds."""
+    """Return whether a path leads to an argument, which may be an array, and not to a value that an object holds."""
     return is_argument(source.base if isinstance(source, ArrayTensor) else source)
 
 
 def only_plain(node: fx.Node) -> bool:
-    """Whether a node calls a method of a tensor."""
+    """Return whether a node calls a method of a tensor."""
     owner = node.args[0]
     return isinstance(owner, fx.Node) and isinstance(owner.meta["example_value"], torch.Tensor)
 
 
 def writes(node: fx.Node) -> bool:
-    """Whether a node writes its result to a tensor and has no other effect."""
+    """Return whether a node writes its result to a tensor and has no other effect."""
     if node.op == "call_method":
         return only_writes(str(node.target))
     return node.target in PURE_TARGETS or getattr(node.target, "__module__", None) in OF_ARRAYS
 
 
 def computes(target: Any) -> bool:
-    """Whether the target of a node is a function that computes its result with torch's operators, and does nothing else."""
+    """Return whether the target of a node is a function that computes its result with torch's operators, and does nothing else."""
     if target in PURE_TARGETS or isinstance(target, BUILTINS):
         return True
     return getattr(target, "__module__", None) in MODULES
 
 
 def looks_like(value: Any, fake: Any) -> bool:
-    """Whether a real value has the form of its fake."""
+    """Return whether a real value has the form of its fake."""
     if not isinstance(fake, torch.Tensor):
         return not isinstance(value, torch.Tensor)
     if not isinstance(value, torch.Tensor) or value.dtype != fake.dtype or value.device != fake.device or value.dim() != fake.dim():

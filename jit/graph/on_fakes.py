@@ -36,13 +36,13 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether one of torch's functions may write to the tensors of a list that it is given."""
+    """Return whether one of torch's functions may write to the tensors of a list that it is given."""
     lists = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, tuple))] if may_write(target, kwargs) else []
     return any(isinstance(item, torch.Tensor) for given in lists for item in given)
 
 
 def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether one of torch's functions, by its name and its keywords, writes to its arguments."""
+    """Return whether one of torch's functions, by its name and its keywords, writes to its arguments."""
     name = target._schema.name if isinstance(target, OpOverload) else getattr(target, "__name__", "")
     return "out" in kwargs or (name.endswith("_") and not name.endswith("__"))
 

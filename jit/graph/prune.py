@@ -73,7 +73,7 @@ class EffectRecorder(TorchDispatchMode):
 
     @property
     def has_effect(self) -> bool:
-        """Whether any effect was noted."""
+        """Return whether any effect was noted."""
         return self.draws or self.acts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -102,7 +102,7 @@ class ElementwiseRecorder(TorchDispatchMode):
 
 
 def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
-    """Whether nodes compute each element from elements at the same position. They are run again, on fakes."""
+    """Return whether nodes compute each element from elements at the same position. They are run again, on fakes."""
     recorder = ElementwiseRecorder()
     with running(), torch.no_grad(), recorder:
         for node in nodes:
@@ -111,7 +111,7 @@ def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
 
 
 def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator that may draw random numbers does so with these arguments: attention doesn't without dropout."""
+    """Return whether an operator that may draw random numbers does so with these arguments: attention doesn't without dropout."""
     for place, argument in enumerate(func._schema.arguments):
         if argument.name == "dropout_p":
             chance = args[place] if place < len(args) else kwargs.get("dropout_p", argument.default_value)
@@ -120,7 +120,7 @@ def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 
 def has_effect(node: fx.Node, running: Running) -> bool:
-    """Whether a node does more than compute its result. It is run again, on fakes, under an EffectRecorder."""
+    """Return whether a node does more than compute its result. It is run again, on fakes, under an EffectRecorder."""
     return effects_of(node, running).has_effect
 
 
@@ -213,7 +213,7 @@ def _drop(graph: fx.Graph, node: fx.Node, kept: set[fx.Node]) -> None:
 
 
 def has_tensor(value: Any) -> bool:
-    """Whether a result is a tensor, or a tuple, list or dict with one somewhere inside."""
+    """Return whether a result is a tensor, or a tuple, list or dict with one somewhere inside."""
     if isinstance(value, (tuple, list)):
         return any(map(has_tensor, value))
     return isinstance(value, torch.Tensor) or (type(value) is dict and any(map(has_tensor, value.values())))

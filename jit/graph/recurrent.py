@@ -58,7 +58,7 @@ class Arguments:
         return [getattr(self, field.name) for field in fields(self)]
 
     def draws(self) -> bool:
-        """Whether the network draws random numbers."""
+        """Return whether the network draws random numbers."""
         return self.train and self.dropout > 0 and self.num_layers > 1
 
     def with_tensors(self, data: torch.Tensor, hx: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> Arguments:
@@ -66,7 +66,7 @@ class Arguments:
         return replace(self, data=data, hx=hx, params=params)
 
     def is_plain(self) -> bool:
-        """Whether the tensors fit each other as far as it is checked here; for others, the operator itself reports the error."""
+        """Return whether the tensors fit each other as far as it is checked here; for others, the operator itself reports the error."""
         rank = 3 if self.batch_sizes is None else 2
         tensors = self.tensors()
         return (

@@ -91,11 +91,11 @@ class Repeating:
     now: tuple[Any, ...]
 
     def follows(self, fake: torch.Tensor) -> bool:
-        """Whether a backward pass from a fake reaches the results."""
+        """Return whether a backward pass from a fake reaches the results."""
         return leads_to(fake, [result.meta["example_value"].grad_fn for result in self.results])
 
     def is_reached(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether a backward pass of fakes from `outputs` to `inputs` reaches the results."""
+        """Return whether a backward pass of fakes from `outputs` to `inputs` reaches the results."""
         reached: list[torch.Tensor] = []
         handles = [result.meta["example_value"].register_hook(reached.append) for result in self.results]
         try:

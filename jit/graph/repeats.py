@@ -102,7 +102,7 @@ class Repeats:
             self._known[key] = Made(pattern, result.device)
 
     def _is_new(self, result: torch.Tensor, fakes: Sequence[torch.Tensor]) -> bool:
-        """Whether a result is an ordinary tensor in its own memory, whose sizes are computed from those of the arguments."""
+        """Return whether a result is an ordinary tensor in its own memory, whose sizes are computed from those of the arguments."""
         try:
             _, keys, *_, offset, _ = likeness(result)
         except Unlike:
@@ -114,7 +114,7 @@ class Repeats:
 
 
 def is_pure(target: Callable[..., Any] | str) -> bool:
-    """Whether the form of an operator's result depends only on the form of its arguments, and on the modes."""
+    """Return whether the form of an operator's result depends only on the form of its arguments, and on the modes."""
     return type(target) in (str, BuiltinFunctionType) or getattr(target, "__module__", None) in PURE_MODULES
 
 

@@ -91,12 +91,12 @@ def with_items(container: Any, items: list[Object]) -> Any:
 
 
 def has_unbacked(value: Any) -> bool:
-    """Whether a result is a tuple or list with a number in it that depends on data."""
+    """Return whether a result is a tuple or list with a number in it that depends on data."""
     return isinstance(value, (tuple, list)) and any(map(is_unbacked, value))
 
 
 def is_made_of_constants(value: Any) -> bool:
-    """Whether a result is an immutable value, or a tuple, list or dict of such. An object of another class may hold fakes."""
+    """Return whether a result is an immutable value, or a tuple, list or dict of such. An object of another class may hold fakes."""
     if isinstance(value, (tuple, list, set, frozenset)):
         return all(map(is_made_of_constants, value))
     if type(value) is dict:

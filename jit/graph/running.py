@@ -41,10 +41,10 @@ class RunningTrace(VM, Protocol):
         """Add a guard that was made elsewhere."""
 
     def is_handling(self) -> bool:
-        """Whether the program is handling an exception that was raised in the trace."""
+        """Return whether the program is handling an exception that was raised in the trace."""
 
     def is_in_loop(self) -> bool:
-        """Whether a loop of the program may run the current instruction again in the same trace."""
+        """Return whether a loop of the program may run the current instruction again in the same trace."""
 
     def note_handlers(self) -> bool:
         """Note that an operation enters the graph at this instruction. Returns whether the program has a handler for what the operation raises."""

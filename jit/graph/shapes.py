@@ -109,7 +109,7 @@ class Shapes:
         self._named: dict[str, SymInt] = {}
 
     def may_be_constants(self) -> bool:
-        """Whether something is symbolic, but nothing because the program has declared it to be."""
+        """Return whether something is symbolic, but nothing because the program has declared it to be."""
         return bool(self.properties) and not self._declared
 
     # Inputs.
@@ -261,11 +261,11 @@ class Shapes:
         return sym
 
     def is_free_float(self, value: Any) -> bool:
-        """Whether a value is the SymFloat of a float from outside, or of one that is computed from such floats."""
+        """Return whether a value is the SymFloat of a float from outside, or of one that is computed from such floats."""
         return type(value) is SymFloat and value.node._expr in self._free
 
     def decide_float(self, relation: str, number: NumberObject, other: float) -> bool:
-        """Whether a relation holds between a symbolic float from outside, which is never nan, and a known one. The answer is guarded."""
+        """Return whether a relation holds between a symbolic float from outside, which is never nan, and a known one. The answer is guarded."""
         assert number.source is not None
         holds = bool(COMPARISONS[relation](number.value, other))
         symbol = self.properties.get(number.source)
@@ -276,7 +276,7 @@ class Shapes:
         return holds
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
-        """Whether a relation holds between SymInts or ints. The answer is guarded."""
+        """Return whether a relation holds between SymInts or ints. The answer is guarded."""
         return bool(self._noting(lambda: bool(relation(left, right))))
 
     def _noting(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -308,7 +308,7 @@ class Shapes:
         return number.node
 
     def has_floats(self) -> bool:
-        """Whether floats are inputs of the graph."""
+        """Return whether floats are inputs of the graph."""
         return bool(self._floats)
 
     def _keep_small(self, number: DeferredNumber) -> None:
@@ -319,7 +319,7 @@ class Shapes:
                 self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._state.vm.user_line())
 
     def fits(self, number: NumberObject) -> bool:
-        """Whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""
+        """Return whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""
         parts = number.operands if type(number) is DeferredNumber else ()
         return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._state.demands.lifts_symbols
 

@@ -24,7 +24,7 @@ class OtherForm(Exception):
 
 
 def raises_for_symbols_only(target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator that has raised succeeds if all sizes and numbers are those of the call. Also False if that can't be found out."""
+    """Return whether an operator that has raised succeeds if all sizes and numbers are those of the call. Also False if that can't be found out."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     if not any(map(is_symbolic, leaves)):
         return False
@@ -44,7 +44,7 @@ def raises_for_symbols_only(target: Callable[..., Any] | str, args: tuple[Any, .
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether a value is a symbolic number, or a tensor with such sizes, strides or offset."""
+    """Return whether a value is a symbolic number, or a tensor with such sizes, strides or offset."""
     if not isinstance(value, torch.Tensor):
         return isinstance(value, SYMBOLIC)
     if type(value) is not FakeTensor or value.layout is not torch.strided:

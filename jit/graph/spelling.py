@@ -43,17 +43,17 @@ def fill_between(x: torch.Tensor, low: int, high: int | None = None) -> torch.Te
 
 
 def is_spelled(name: str) -> bool:
-    """Whether code can pass an argument by this name."""
+    """Return whether code can pass an argument by this name."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def has_spelled_name(target: Any) -> bool:
-    """Whether code can name the target of a node: an operator is named as in `torch.ops.aten.add.Tensor`."""
+    """Return whether code can name the target of a node: an operator is named as in `torch.ops.aten.add.Tensor`."""
     return not isinstance(target, (OpOverload, OpOverloadPacket)) or all(map(is_spelled, str(target).split(".")))
 
 
 def is_spelled_in_full(target: Any) -> bool:
-    """Whether the code of AOTAutograd's graph, which names overloads and arguments, can call an operator."""
+    """Return whether the code of AOTAutograd's graph, which names overloads and arguments, can call an operator."""
     overloads = [target] if isinstance(target, OpOverload) else [getattr(target, name) for name in target.overloads()]
     arguments = [argument.name for overload in overloads for argument in overload._schema.arguments]
     return all(map(has_spelled_name, overloads)) and all(map(is_spelled, arguments))
@@ -73,7 +73,7 @@ def make_spellable(graph: fx.Graph, for_autograd: bool) -> None:
 
 
 def draws_between(node: fx.Node) -> bool:
-    """Whether a node calls the overload `from` of `random_` or `random`."""
+    """Return whether a node calls the overload `from` of `random_` or `random`."""
     if node.op not in ("call_function", "call_method") or not (node.target in FILLING or node.target in MAKING):
         return False
     return len(node.args) == 3 or "from" in node.kwargs

@@ -46,7 +46,7 @@ def changed_statistics(node: fx.Node) -> list[torch.Tensor]:
 
 
 def writes_statistics(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether an operator changes running statistics."""
+    """Return whether an operator changes running statistics."""
     if func not in OPERATORS:
         return False
     given = {**dict(zip([argument.name for argument in func._schema.arguments], args)), **kwargs}

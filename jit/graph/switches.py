@@ -64,7 +64,7 @@ class Switches:
         return tuple([(switch, value) for switch, value in self.differences() if switch.everywhere or switch.devices & devices])
 
     def is_shown_by(self, function: Callable[..., Any]) -> bool:
-        """Whether the program has set a switch that changes the result of a function."""
+        """Return whether the program has set a switch that changes the result of a function."""
         return bool(self._set) and any(function in switch.shown_by for switch, _ in self.differences())
 
     def final_difference(self) -> SwitchesLeft | None:

@@ -94,13 +94,13 @@ class TraceState:
 
     @property
     def is_one_autograd_node(self) -> bool:
-        """Whether the graph is compiled by AOTAutograd, so that autograd sees it as one node."""
+        """Return whether the graph is compiled by AOTAutograd, so that autograd sees it as one node."""
         return self.demands.one_autograd_node
 
     # The graphs under construction.
 
     def is_inner(self) -> bool:
-        """Whether the innermost graph isn't the outermost."""
+        """Return whether the innermost graph isn't the outermost."""
         return self.body is not self.outermost
 
     def bodies(self) -> list[Body]:
@@ -230,20 +230,20 @@ class TraceState:
     # Changes.
 
     def keeps(self, node: fx.Node) -> bool:
-        """Whether the node is kept because it changes something."""
+        """Return whether the node is kept because it changes something."""
         return node in self.body.kept
 
     def are_changed(self, nodes: Iterable[fx.Node]) -> bool:
-        """Whether the memory of a tensor that one of these nodes gives has been written to since."""
+        """Return whether the memory of a tensor that one of these nodes gives has been written to since."""
         self.refresh()
         return self.fakes.are_changed(nodes, {node for body in self.bodies() for node in body.kept})
 
     def has_changed_outside(self) -> bool:
-        """Whether the graph, as it is so far, changes something outside it when it runs."""
+        """Return whether the graph, as it is so far, changes something outside it when it runs."""
         self.refresh()
         inputs = storages(self.input_fakes())
         return any(changes_outside(node, inputs, self.is_one_autograd_node) for node in self.outermost.kept)
 
     def has_grown_since(self, mark: int) -> bool:
-        """Whether an operation has entered a graph since a position of the trail; switches of modes don't count."""
+        """Return whether an operation has entered a graph since a position of the trail; switches of modes don't count."""
         return any(isinstance(record, NodeAdded) and record.owner.target not in MODE_CHANGES for record in self.trail.since(mark))

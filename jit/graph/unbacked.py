@@ -70,7 +70,7 @@ class Unbacked:
         """The checks in the graph: the instructions of the program that make them, and why these would break the trace."""
 
     def may_begin(self) -> bool:
-        """Whether a number read from a tensor can be in the graph that is being built."""
+        """Return whether a number read from a tensor can be in the graph that is being built."""
         return self.enabled and self._state.body.takes_numbers
 
     def beside(self, number: Datum) -> AbstractContextManager[None]:
@@ -138,7 +138,7 @@ class Unbacked:
         return reason
 
     def _is_inside(self, error: Exception, args: Any) -> bool:
-        """Whether all arguments of an operator were made in the trace, so that their origin is known: none shares memory with tensors from outside."""
+        """Return whether all arguments of an operator were made in the trace, so that their origin is known: none shares memory with tensors from outside."""
         if BY_VERSIONS in first_line(error):  # the error is about values that the backward pass needs, and not about the operator's arguments
             return False
         given = [value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
@@ -221,7 +221,7 @@ class Unbacked:
     # Checks.
 
     def may_check(self) -> bool:
-        """Whether the graph can contain a check here that may fail."""
+        """Return whether the graph can contain a check here that may fail."""
         return self.may_begin() and not self._state.is_inner() and not self._state.has_changed_outside()
 
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
@@ -260,7 +260,7 @@ class Unbacked:
         return found
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
-        """Whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
+        """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
         if not self.present:
             return False
         self._env.pending_fresh_unbacked_symbols.clear()
@@ -334,23 +334,23 @@ class Unbacked:
 
 
 def is_unbacked(value: Any) -> bool:
-    """Whether a value is a SymInt, SymFloat or SymBool that depends on data."""
+    """Return whether a value is a SymInt, SymFloat or SymBool that depends on data."""
     return type(value) in CLASSES and bool(free_unbacked_symbols(value))
 
 
 def is_in_range(tensor: torch.Tensor, dim: Any, index: Any) -> bool:
-    """Whether it is known that a tensor has an item with this index. Inductor doesn't check."""
+    """Return whether it is known that a tensor has an item with this index. Inductor doesn't check."""
     size = tensor.shape[dim] if type(dim) is int else 0
     return statically_known_true(index >= -size) and statically_known_true(index < size)
 
 
 def is_of_result(fact: Any, made: Set[Any]) -> bool:
-    """Whether a fact only bounds the numbers that an operator has made. It is true for all arguments."""
+    """Return whether a fact only bounds the numbers that an operator has made. It is true for all arguments."""
     return bool(fact.free_symbols <= made) or (isinstance(fact, sympy.Le) and fact.lhs in made)
 
 
 def is_size(fact: sympy.Basic, given: Sequence[sympy.Expr]) -> bool:
-    """Whether a fact says that a number, or an argument of an operator, isn't negative: operators on sizes state that by themselves."""
+    """Return whether a fact says that a number, or an argument of an operator, isn't negative: operators on sizes state that by themselves."""
     if not isinstance(fact, (sympy.Le, sympy.Ge)):
         return False
     left, right = fact.args if isinstance(fact, sympy.Ge) else fact.args[::-1]
@@ -376,10 +376,10 @@ def parts_of(key: Any) -> Sequence[Any]:
 
 
 def is_squeeze_elsewhere(fake: torch.Tensor, dim: int, args: Any) -> bool:
-    """Whether `squeeze` is called for one dimension, and that isn't `dim`."""
+    """Return whether `squeeze` is called for one dimension, and that isn't `dim`."""
     return len(args) == 2 and type(args[1]) is int and args[1] % fake.dim() != dim
 
 
 def is_view_of(result: Any, base: torch.Tensor) -> bool:
-    """Whether two fakes share their memory."""
+    """Return whether two fakes share their memory."""
     return isinstance(result, torch.Tensor) and result.untyped_storage()._cdata == base.untyped_storage()._cdata

@@ -97,13 +97,13 @@ class Wrappers:
         self._state.vm.unsupported(breaks.UnsupportedOperation("a size computed from the lengths of a nested tensor"))
 
     def changes_wrapped(self, changed: list[torch.Tensor]) -> bool:
-        """Whether a change of these fakes may change a tensor from outside, one that wraps others, or one that is wrapped."""
+        """Return whether a change of these fakes may change a tensor from outside, one that wraps others, or one that is wrapped."""
         if any(kind_of_class(type(fake)).stays_itself for fake in changed):
             return True
         return bool(memory_of(changed) & memory_of([*self._state.input_fakes(), *self._state.fakes.that_wrap()]))
 
     def changes_nested(self, changed: list[torch.Tensor]) -> bool:
-        """Whether a change of these fakes may change the data of a nested tensor from outside."""
+        """Return whether a change of these fakes may change the data of a nested tensor from outside."""
         outside = [described.node.meta["example_value"] for described in self._state.known_inputs.values() if isinstance(described.symbolic, JaggedContext)]
         values = [fake._values if is_jagged(type(fake)) else fake for fake in changed]
         return bool(memory_of(values) & memory_of(outside))

@@ -62,17 +62,17 @@ def set_up(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...], 
 
 
 def sets_up_context(cls: Any) -> bool:
-    """Whether the Function's forward takes no `ctx`."""
+    """Return whether the Function's forward takes no `ctx`."""
     return cls.setup_context is not DEFAULT_SETUP
 
 
 def is_mapped_by_torch(cls: Any) -> bool:
-    """Whether torch.vmap maps the Function's forward and backward."""
+    """Return whether torch.vmap maps the Function's forward and backward."""
     return cls.generate_vmap_rule and cls.vmap is torch.autograd.Function.vmap
 
 
 def has_rule(cls: Any) -> bool:
-    """Whether the Function has a `vmap` method of its own."""
+    """Return whether the Function has a `vmap` method of its own."""
     return not cls.generate_vmap_rule and cls.vmap is not torch.autograd.Function.vmap
 
 
@@ -102,7 +102,7 @@ def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, .
 
 
 def has_jvp(cls: Any) -> bool:
-    """Whether the Function has a `jvp`, which computes tangents."""
+    """Return whether the Function has a `jvp`, which computes tangents."""
     return cls.jvp is not torch.autograd.Function.jvp
 
 

@@ -17,7 +17,7 @@ Flat = tuple[list[Any], Any]
 
 
 def is_open(pred: Any) -> bool:
-    """Whether a predicate isn't known before the graph runs."""
+    """Return whether a predicate isn't known before the graph runs."""
     raise NotImplementedError
 
 
@@ -37,7 +37,7 @@ def compared(condition: Any) -> Any:
 
 
 def same_structure(a: Any, b: Any) -> bool:
-    """Whether two structures of trees are the same. (Comparing them with `==` would compare the texts of their types.)"""
+    """Return whether two structures of trees are the same. (Comparing them with `==` would compare the texts of their types.)"""
     if a.type is not b.type or a.context != b.context or a.num_children != b.num_children:
         return False
     return all(same_structure(one, other) for one, other in zip(a.children(), b.children()))

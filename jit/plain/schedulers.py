@@ -8,7 +8,7 @@ from torch.optim import lr_scheduler
 
 
 def is_uneventful(scheduler: Any) -> bool:
-    """Whether a step neither warns nor raises: the optimizer has made a step, through the method that the scheduler has wrapped around its own."""
+    """Return whether a step neither warns nor raises: the optimizer has made a step, through the method that the scheduler has wrapped around its own."""
     optimizer = scheduler.optimizer
     if isinstance(scheduler, lr_scheduler.OneCycleLR) and scheduler.last_epoch >= scheduler.total_steps:
         return False

@@ -44,7 +44,7 @@ def lookup(cls: type, name: str, default: Any = None) -> Any:
 
 
 def has_names_only(cls: type) -> bool:
-    """Whether the keys of the class's own dict are exact strings, which compare without any code. A class gets others when it is made, or never."""
+    """Return whether the keys of the class's own dict are exact strings, which compare without any code. A class gets others when it is made, or never."""
     if not known_by_identity(cls):
         return _only_strings(cls)
     if cls not in _WITH_NAMES_ONLY and _only_strings(cls):
@@ -61,11 +61,11 @@ _WITH_NAMES_ONLY: WeakSet[type] = WeakSet()
 
 
 def can_change(cls: type) -> bool:
-    """Whether a program can assign to attributes of the class."""
+    """Return whether a program can assign to attributes of the class."""
     return flags(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 def known_by_identity(cls: type) -> bool:
-    """Whether classes of this class's metaclass hash and compare by identity, so that a dict or set of classes may be asked for this one."""
+    """Return whether classes of this class's metaclass hash and compare by identity, so that a dict or set of classes may be asked for this one."""
     meta = type(cls)
     return meta is type or all(lookup(meta, special) is getattr(object, special) for special in ("__hash__", "__eq__"))

@@ -131,17 +131,17 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
 
 
 def is_library_file(filename: str) -> bool:
-    """Whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
+    """Return whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
     return filename.startswith((TORCH, OURS)) or (filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED))
 
 
 def is_installed_file(filename: str) -> bool:
-    """Whether a file is a library's or an installed package's, rather than the program's own."""
+    """Return whether a file is a library's or an installed package's, rather than the program's own."""
     return is_library_file(filename) or filename.startswith(INSTALLED)
 
 
 def belongs_to_library(owner: Any) -> bool:
-    """Whether a class, a function or the globals of a module are torch's, framejit's or the standard library's, be they written in C."""
+    """Return whether a class, a function or the globals of a module are torch's, framejit's or the standard library's, be they written in C."""
     if type(owner) is FunctionType:
         namespace = owner.__globals__
     elif issubclass(type(owner), type):
@@ -153,12 +153,12 @@ def belongs_to_library(owner: Any) -> bool:
 
 
 def is_stand_in(function: FunctionType) -> bool:
-    """Whether a function is one of framejit's, traced in place of a library function (jit/plain)."""
+    """Return whether a function is one of framejit's, traced in place of a library function (jit/plain)."""
     return function.__code__.co_filename.startswith(STAND_INS)
 
 
 def is_generated(code: CodeType, namespace: Mapping[str, Any]) -> bool:
-    """Whether a library has written the code: methods of dataclasses, wrappers that check types. It comes from no file, but its globals are those
+    """Return whether a library has written the code: methods of dataclasses, wrappers that check types. It comes from no file, but its globals are those
     of a module that does, or of none; what is typed at a prompt has the globals of `__main__`, which has no file then."""
     if not code.co_filename.startswith("<") or code.co_filename.startswith(FROZEN):
         return False
@@ -166,12 +166,12 @@ def is_generated(code: CodeType, namespace: Mapping[str, Any]) -> bool:
 
 
 def knows_torch(namespace: Mapping[str, Any]) -> bool:
-    """Whether a module has torch, or something that torch defines, among its globals: what has not can only hand tensors on."""
+    """Return whether a module has torch, or something that torch defines, among its globals: what has not can only hand tensors on."""
     return any(map(is_torchs, tuple(namespace.values())))
 
 
 def is_torchs(value: Any) -> bool:
-    """Whether torch defines a module, class or function."""
+    """Return whether torch defines a module, class or function."""
     cls = type(value)
     if cls is ModuleType:
         name = value.__name__

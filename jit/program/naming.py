@@ -84,7 +84,7 @@ def short(value: Any) -> str:
 
 
 def is_plain_of_library(cls: type) -> bool:
-    """Whether a class is one of torch's or NumPy's own in C whose `repr()` shows a plain value: a dtype, a device, a number."""
+    """Return whether a class is one of torch's or NumPy's own in C whose `repr()` shows a plain value: a dtype, a device, a number."""
     if classes.flags(cls) & classes.HEAP_TYPE:
         return False
     module = classes.module(cls)

@@ -64,7 +64,7 @@ def failure_of(entry: Entry, call: Call) -> Any:
 
 
 def is_symbolic(guard: Guard, call: Call, varying: Mapping[Path, Dimensions]) -> bool:
-    """Whether a guard fails only because of sizes and numbers that are known to vary (`varying`), and are symbolic in the next entry."""
+    """Return whether a guard fails only because of sizes and numbers that are known to vary (`varying`), and are symbolic in the next entry."""
     differing = [difference for difference in guard.differences(guard.source.fetch(call)) if difference.what != "stride"]
     known = varying.get(guard.source.path(), NONE)
     return bool(differing) and (known is None or all(difference.what == "size" and difference.dim in known for difference in differing))

@@ -88,7 +88,7 @@ def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph:
 
 
 def is_disabled(function: Any) -> bool:
-    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`, so that it isn't compiled."""
+    """Return whether a function is marked by `framejit.disable` or `torch.compiler.disable`, so that it isn't compiled."""
     return isinstance(function, FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))
 
 

@@ -21,37 +21,37 @@ def overloads_of_method(name: str) -> tuple[OpOverload, ...]:
 
 
 def is_in_place(name: str) -> bool:
-    """Whether a method is called as those are that change their tensor."""
+    """Return whether a method is called as those are that change their tensor."""
     return name.endswith("_") and not name.endswith("__")
 
 
 @cache
 def changes_form(name: str) -> bool:
-    """Whether a method changes a tensor's sizes, strides or memory, as `t_` and `set_`."""
+    """Return whether a method changes a tensor's sizes, strides or memory, as `t_` and `set_`."""
     return is_in_place(name) and any(torch.Tag.inplace_view in overload.tags for overload in overloads_of_method(name))
 
 
 def changes_tensor_itself(name: str) -> bool:
-    """Whether a method changes a tensor itself, and not its data."""
+    """Return whether a method changes a tensor itself, and not its data."""
     return changes_form(name) or name in CHANGE_TENSOR_ITSELF
 
 
 @cache
 def keeps_elements(name: str) -> bool:
-    """Whether a method that changes a tensor's form leaves it all its elements, since it is told dimensions only: `squeeze_`, and not `resize_`."""
+    """Return whether a method that changes a tensor's form leaves it all its elements, since it is told dimensions only: `squeeze_`, and not `resize_`."""
     arguments = [argument.name for overload in overloads_of_method(name) for argument in overload._schema.arguments[1:]] if changes_form(name) else ["size"]
     return all(argument.startswith(("dim", "axis")) for argument in arguments)
 
 
 @cache
 def only_writes(name: str) -> bool:
-    """Whether a method computes data from its arguments alone, writes that to its tensor, and changes nothing else."""
+    """Return whether a method computes data from its arguments alone, writes that to its tensor, and changes nothing else."""
     overloads = overloads_of_method(name) if is_in_place(name) and not changes_tensor_itself(name) else ()
     return bool(overloads) and all(map(writes_to_first, overloads))
 
 
 def writes_to_first(overload: OpOverload) -> bool:
-    """Whether an operator writes to its first argument and to no other, gives it back, and draws no random numbers."""
+    """Return whether an operator writes to its first argument and to no other, gives it back, and draws no random numbers."""
     schema = overload._schema
     written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
     return written[0] and not any(written[1:]) and len(schema.returns) == 1 and torch.Tag.nondeterministic_seeded not in overload.tags

@@ -19,22 +19,22 @@ def has_torch_function(cls: type) -> bool:
 
 
 def overrides_operators(cls: type) -> bool:
-    """Whether values of a class are asked what operators mean (`__torch_dispatch__`), which only the dispatcher knows of."""
+    """Return whether values of a class are asked what operators mean (`__torch_dispatch__`), which only the dispatcher knows of."""
     return not is_plain(cls) and classes.lookup(cls, "__torch_dispatch__", DISABLED_TORCH_DISPATCH) is not DISABLED_TORCH_DISPATCH
 
 
 def is_plain(cls: type) -> bool:
-    """Whether this is one of torch's own classes of tensors without overrides."""
+    """Return whether this is one of torch's own classes of tensors without overrides."""
     return any(cls is plain for plain in PLAIN_TENSORS)
 
 
 def is_distributed(cls: type) -> bool:
-    """Whether this is torch's class of tensors that are distributed over processes. It is told by name, as its module may not be there."""
+    """Return whether this is torch's class of tensors that are distributed over processes. It is told by name, as its module may not be there."""
     return classes.qualname(cls) == "DTensor" and classes.module(cls) == "torch.distributed.tensor"
 
 
 def is_jagged(cls: type) -> bool:
-    """Whether tensors of a class are torch's nested ones of the layout `torch.jagged`."""
+    """Return whether tensors of a class are torch's nested ones of the layout `torch.jagged`."""
     return cls is NestedTensor
 
 

@@ -157,7 +157,7 @@ def function_mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
 
 
 def function_overrides() -> tuple[bool, bool]:
-    """Whether subclasses may override torch's functions, and whether neither they nor modes may."""
+    """Return whether subclasses may override torch's functions, and whether neither they nor modes may."""
     return NATIVE._is_torch_function_enabled(), NATIVE._is_torch_function_all_disabled()
 
 

@@ -16,10 +16,10 @@ OF_OPERATORS = frozenset({TransformType.Vmap, TransformType.Grad, TransformType.
 
 
 def are_in_force() -> bool:
-    """Whether a call on this thread is inside of a transform now."""
+    """Return whether a call on this thread is inside of a transform now."""
     return maybe_current_level() is not None
 
 
 def only_transform_operators() -> bool:
-    """Whether all transforms in force are such as compute something else of each operator, whatever code it comes from."""
+    """Return whether all transforms in force are such as compute something else of each operator, whatever code it comes from."""
     return all(interpreter.key() in OF_OPERATORS for interpreter in get_interpreter_stack() or ())

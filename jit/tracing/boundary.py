@@ -96,13 +96,13 @@ def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:
 
 
 def splits(tracer: Trace, frame: Frame) -> bool:
-    """Whether a wrapper's frame is split like those of the program: an operation has entered the graph, or the wrapped function has most of them."""
+    """Return whether a wrapper's frame is split like those of the program: an operation has entered the graph, or the wrapped function has most of them."""
     function = None if frame.function is None else settle(frame.function).value
     return has_computed(tracer, frame) or (type(function) is FunctionType and decorates(function, set()))
 
 
 def decorates(function: FunctionType, seen: set[int]) -> bool:
-    """Whether a decorator has put this function around one of the program's or of tensor code, possibly through other wrappers."""
+    """Return whether a decorator has put this function around one of the program's or of tensor code, possibly through other wrappers."""
     seen.add(id(function))
     for cell in function.__closure__ or ():
         held = None if cell == EMPTY else cell.cell_contents
@@ -122,7 +122,7 @@ def tensorless_frame(frames: Sequence[Frame]) -> int | None:
 
 
 def is_tensorless(frame: Frame) -> bool:
-    """Whether a frame, which has run from its beginning, computes no tensors, and holds none."""
+    """Return whether a frame, which has run from its beginning, computes no tensors, and holds none."""
     if original_offset(frame.code, 0) is not None or isinstance(frame.globals, AppNamespace):
         return False
     owners = {}
@@ -136,7 +136,7 @@ def is_tensorless(frame: Frame) -> bool:
 
 
 def holds_no_tensor(value: Object, steps: int = 4) -> bool:
-    """Whether a value in a frame is a number, a text, an array, or contains only such. Guards nothing."""
+    """Return whether a value in a frame is a number, a text, an array, or contains only such. Guards nothing."""
     value = settle(value)
     if issubclass(value.cls, ATOMS):
         return True
@@ -148,7 +148,7 @@ def holds_no_tensor(value: Object, steps: int = 4) -> bool:
 
 
 def has_computed(tracer: Trace, frame: Frame) -> bool:
-    """Whether an operation has entered a graph since the frame was called."""
+    """Return whether an operation has entered a graph since the frame was called."""
     assert frame.parent is not None
     return original_offset(frame.code, 0) is not None or tracer.graph.has_grown_since(frame.parent.mark)
 

@@ -27,7 +27,7 @@ OF_PROGRAM = (code_kinds.CodeKind.PROGRAM, code_kinds.CodeKind.TENSORS)
 
 
 def loops(frame: Frame) -> bool:
-    """Whether a loop of the program may reach a frame's present place again; loops of library machinery don't count."""
+    """Return whether a loop of the program may reach a frame's present place again; loops of library machinery don't count."""
     return frame.is_in_loop() and code_kinds.kind_of(frame.code, frame.globals.value) in OF_PROGRAM
 
 

@@ -44,7 +44,7 @@ def reads_variables_of_frames(frame: Frame) -> bool:
 
 
 def innermost_uncompiled(stop: GraphBreak) -> bool:
-    """Whether the innermost frame must run uncompiled: only a later inspection shows what the instruction at fault does with its variables."""
+    """Return whether the innermost frame must run uncompiled: only a later inspection shows what the instruction at fault does with its variables."""
     if not stop.frames:
         return False  # the trace has ended: no instruction is at fault
     frame: Frame = stop.frames[-1]
@@ -57,7 +57,7 @@ def innermost_uncompiled(stop: GraphBreak) -> bool:
 
 
 def keeps_frame(frame: Frame) -> bool:
-    """Whether a function of the program is about to keep its own frame, to inspect it later."""
+    """Return whether a function of the program is about to keep its own frame, to inspect it later."""
     decoded = frame.decoded
     if frame.instruction.op != "CALL" or kind_of(frame.code, frame.globals.value) is not CodeKind.PROGRAM:
         return False
@@ -67,14 +67,14 @@ def keeps_frame(frame: Frame) -> bool:
 
 
 def looks_repeatedly(decoded: Decoded) -> bool:
-    """Whether a function inspects its variables more than once."""
+    """Return whether a function inspects its variables more than once."""
     places = [index for index, each in enumerate(decoded.instructions) if each.op in ("LOAD_GLOBAL", "LOAD_NAME") and each.value in LOOKS]
     ends = [index for index, each in enumerate(decoded.instructions) if each.op == "JUMP" and places and each.value <= places[0]]
     return len(places) > 1 or any(index > places[0] for index in ends)
 
 
 def uses_up_result(frame: Frame) -> bool:
-    """Whether the dict that a frame asks for may be a separate one: the frame asks only once, or it only searches the dict, or asks it for an item.
+    """Return whether the dict that a frame asks for may be a separate one: the frame asks only once, or it only searches the dict, or asks it for an item.
 
     Up to Python 3.12 it is the same dict each time, which a later inspection fills again, and the order of its keys shows earlier ones.
     """

@@ -20,7 +20,7 @@ METHODS = frozenset(name for cls in CONTAINERS for name in dir(cls))
 
 
 def only_numbers(value: Any) -> bool:
-    """Whether a value is a number, a text or None, or a list, tuple or dict of such."""
+    """Return whether a value is a number, a text or None, or a list, tuple or dict of such."""
     if type(value) in CONTAINERS:
         return all(type(item) in SCALARS or item is None for item in (value.values() if type(value) is dict else value))
     return type(value) in SCALARS or value is None
@@ -49,7 +49,7 @@ def computes_number(function: Any, is_fixed: bool, seen: frozenset[Any] = frozen
 
 
 def may_be_used(value: Any, is_fixed: bool, seen: frozenset[Any]) -> bool:
-    """Whether a function that uses a value, or a missing one (MISSING), changes nothing by that."""
+    """Return whether a function that uses a value, or a missing one (MISSING), changes nothing by that."""
     if value is MISSING or value is math or (type(value) is BuiltinFunctionType and value.__self__ is math):
         return True
     if type(value) is FunctionType:

@@ -23,5 +23,5 @@ def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
 
 
 def leaves_program(stop: GraphBreak) -> bool:
-    """Whether the exception at which a trace has stopped leaves the traced function, because no handler of the program catches it."""
+    """Return whether the exception at which a trace has stopped leaves the traced function, because no handler of the program catches it."""
     return not stop.frames or not meets_handler(stop.frames[-1])

@@ -41,7 +41,7 @@ class AppNamespace(DictObject):
 
 
 def is_restoring(frame: Frame) -> bool:
-    """Whether a frame is in the prologue of a resume function, but not in its call of an inner one."""
+    """Return whether a frame is in the prologue of a resume function, but not in its call of an inner one."""
     return is_prologue(frame.code, frame.instruction.offset) and frame.instruction.op != "CALL"
 
 
@@ -97,7 +97,7 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
 
 
 def holds_itself(generator: GeneratorObject) -> bool:
-    """Whether a generator's frame holds the generator itself, in values that can't be made before it. Those that are made empty and filled later can."""
+    """Return whether a generator's frame holds the generator itself, in values that can't be made before it. Those that are made empty and filled later can."""
     known: set[int] = set()
     waiting: list[Object] = [generator]
     while waiting:

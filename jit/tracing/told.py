@@ -35,7 +35,7 @@ class Withheld:
     attempts: int = 0
 
     def covers(self, asked: Asked) -> bool:
-        """Whether the answer is withheld at a place."""
+        """Return whether the answer is withheld at a place."""
         return self.places is None or asked in self.places
 
 

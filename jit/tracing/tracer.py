@@ -70,7 +70,7 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def is_of_program(frame: Frame) -> bool:
-    """Whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
+    """Return whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
     return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
 
 
@@ -405,7 +405,7 @@ class Tracer:
         return self.root.position()
 
     def is_in_loop(self) -> bool:
-        """Whether a loop of the program may reach this place again; loops of library machinery don't count."""
+        """Return whether a loop of the program may reach this place again; loops of library machinery don't count."""
         frame = self.frame
         while frame is not None and not giving_up.loops(frame):
             frame = frame.parent

@@ -122,7 +122,7 @@ def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object
 
 
 def holds_subclass(vm: VM, obj: Object) -> bool:
-    """Whether a value is a tensor whose class overrides torch's functions, or a container that nodes accept with such a tensor in it."""
+    """Return whether a value is a tensor whose class overrides torch's functions, or a container that nodes accept with such a tensor in it."""
     obj = vm.observe(obj)
     if isinstance(obj, (ListObject, TupleObject)):
         return any(holds_subclass(vm, item) for item in obj.items(vm))

@@ -101,7 +101,7 @@ def rest_on_function(vm: VM, function: FunctionObject) -> None:
 
 
 def is_not_nested(vm: VM, region: Object) -> bool:
-    """Whether a region of torch is the result of `torch._dynamo.disable_nested_graph_breaks`."""
+    """Return whether a region of torch is the result of `torch._dynamo.disable_nested_graph_breaks`."""
     region = vm.observe(region)
     if region.source is None or region.value.changes != {"nested_graph_breaks": False}:
         return False
@@ -110,7 +110,7 @@ def is_not_nested(vm: VM, region: Object) -> bool:
 
 
 def asked_for_errors(vm: VM) -> bool:
-    """Whether `torch._dynamo.error_on_graph_break(True)` is in force in the trace; guarded."""
+    """Return whether `torch._dynamo.error_on_graph_break(True)` is in force in the trace; guarded."""
     module = sys.modules.get(UTILITIES)
     if module is None:
         return False

@@ -88,13 +88,13 @@ class Skeleton:
 
 
 def takes_apart(cls: type, namespace: str) -> bool:
-    """Whether optree treats values of a class as nodes."""
+    """Return whether optree treats values of a class as nodes."""
     optree: Any = sys.modules["optree"]
     return optree.register_pytree_node.get(cls, namespace=namespace) is not None or optree.is_namedtuple_class(cls) or optree.is_structseq_class(cls)
 
 
 def keeps_order(namespace: str) -> bool:
-    """Whether optree keeps the order of dicts' items, and doesn't sort the keys."""
+    """Return whether optree keeps the order of dicts' items, and doesn't sort the keys."""
     return bool(sys.modules["optree._C"].is_dict_insertion_ordered(namespace))
 
 

@@ -93,7 +93,7 @@ def of_constants(vm: VM, name: str, found: Any) -> Object:
 
 
 def is_number(vm: VM, obj: Object) -> bool:
-    """Whether NumPy accepts a value as an operand without calling any of its methods."""
+    """Return whether NumPy accepts a value as an operand without calling any of its methods."""
     obj = vm.observe(obj)
     if isinstance(obj, ArrayObject) or obj.cls in (bool, int, float, complex, list, tuple):
         return True

@@ -111,7 +111,7 @@ class ScalarObject(ConstObject):
 
 
 def is_told_by_equality(value: Any) -> bool:
-    """Whether scalars of this one's type that are equal to it are the same in everything."""
+    """Return whether scalars of this one's type that are equal to it are the same in everything."""
     return isinstance(value, (numpy.integer, numpy.bool_)) or bool(value == value and value.real != 0 and (value.imag != 0 or value.dtype.kind == "f"))
 
 
@@ -225,7 +225,7 @@ def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObj
 
 
 def holds_scalar(vm: VM, obj: Object) -> bool:
-    """Whether a value is a NumPy scalar or a list or tuple with one in it."""
+    """Return whether a value is a NumPy scalar or a list or tuple with one in it."""
     obj = vm.observe(obj)
     if obj.cls in (list, tuple):
         return any(holds_scalar(vm, item) for item in abstract.iterate(vm, obj))

@@ -23,7 +23,7 @@ JOINING = frozenset({"concatenate", "stack", "hstack", "vstack"})
 
 
 def has_tensor(vm: VM, obj: Object) -> bool:
-    """Whether a value is a tensor, or a list or tuple with one inside."""
+    """Return whether a value is a tensor, or a list or tuple with one inside."""
     obj = vm.observe(obj)
     if obj.cls in (list, tuple):
         return any(has_tensor(vm, item) for item in abstract.iterate(vm, obj))

@@ -92,7 +92,7 @@ def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObje
 
 
 def may_read_changes(vm: VM, function: FunctionType) -> bool:
-    """Whether a function may read values that the trace has changed, which haven't been changed for real yet."""
+    """Return whether a function may read values that the trace has changed, which haven't been changed for real yet."""
     if not vm.effects.has_changed_since(0):
         return False
     return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))

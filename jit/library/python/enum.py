@@ -36,7 +36,7 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
 
 
 def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
-    """Whether no code of the program runs when the method is called on these arguments."""
+    """Return whether no code of the program runs when the method is called on these arguments."""
     cls: Any = real[0] if isinstance(real[0], type) else type(real[0])
     if name == "_missing_" and any(member is real[1] or (type(member._value_) is type(real[1]) and member._value_ == real[1]) for member in cls):
         return True

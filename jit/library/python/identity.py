@@ -64,7 +64,7 @@ def id_(vm: VM, obj: Object) -> Object:
 
 
 def is_new_each_time(source: Source) -> bool:
-    """Whether a value from outside is a new object each time it is read: the size of a tensor, or something in such a value."""
+    """Return whether a value from outside is a new object each time it is read: the size of a tensor, or something in such a value."""
     return source.is_new_each_time or (source.base is not None and is_new_each_time(source.base))
 
 
@@ -80,7 +80,7 @@ OVERRIDES = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"
 
 
 def has_hidden_state(cls: type) -> bool:
-    """Whether instances have C fields (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
+    """Return whether instances have C fields (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
     size = object.__basicsize__ + POINTER * (classes.weakrefoffset(cls) > 0)
     if classes.dictoffset(cls) and not classes.flags(cls) & MANAGED_DICT:
         size += POINTER

@@ -39,7 +39,7 @@ def import_(
 
 
 def cannot_be_found(name: str) -> bool:
-    """Whether a top-level module isn't imported, and isn't installed either."""
+    """Return whether a top-level module isn't imported, and isn't installed either."""
     return name not in sys.modules and importlib.util.find_spec(name) is None
 
 

@@ -86,7 +86,7 @@ def percent_of_one(vm: VM, conversion: str, value: Object) -> Object | None:
 
 
 def is_mapping(vm: VM, values: Object) -> bool:
-    """Whether PyUnicode_Format treats the values as a mapping, which needn't be used up: PyMapping_Check, lists included."""
+    """Return whether PyUnicode_Format treats the values as a mapping, which needn't be used up: PyMapping_Check, lists included."""
     return vm.raw_type_lookup(values.cls, "__getitem__") is not MISSING and not issubclass(values.cls, (str, deque))
 
 

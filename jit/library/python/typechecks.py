@@ -70,12 +70,12 @@ def family(cls: type) -> Iterable[type]:
 
 
 def runs_code_of_the_program(cls: type) -> bool:
-    """Whether the class checks for subclasses with code that is neither CPython's nor a library's."""
+    """Return whether the class checks for subclasses with code that is neither CPython's nor a library's."""
     return any(map(is_of_program, (classes.lookup(cls, "__subclasshook__"), classes.lookup(type(cls), "__subclasscheck__"))))
 
 
 def may_claim(vm: VM, obj: Object) -> bool:
-    """Whether the `__class__` of an object may differ from its type."""
+    """Return whether the `__class__` of an object may differ from its type."""
     cls = obj.cls
     if not classes.flags(cls) & classes.HEAP_TYPE:
         return False

@@ -47,7 +47,7 @@ SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarn
 
 
 def is_only_printed(vm: VM) -> bool:
-    """Whether warnings are shown by Python's own function, which prints to `sys.stderr`, and nothing in the trace has changed that or the filters."""
+    """Return whether warnings are shown by Python's own function, which prints to `sys.stderr`, and nothing in the trace has changed that or the filters."""
     namespace = vm.globals_of(vars(warnings))
     if any(map(vm.effects.is_mutated, (namespace, vm.globals_of(vars(sys))))):
         return False
@@ -62,13 +62,13 @@ def is_only_printed(vm: VM) -> bool:
 
 
 def may_raise() -> bool:
-    """Whether the filters turn some warnings into exceptions."""
+    """Return whether the filters turn some warnings into exceptions."""
     defaults: Any = warnings
     return defaults.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
 
 
 def can_wait(vm: VM) -> bool:
-    """Whether a warning may be given after the graph: it would only be printed then, whatever the filters say."""
+    """Return whether a warning may be given after the graph: it would only be printed then, whatever the filters say."""
     return is_only_printed(vm) and not vm.guards.read(may_raise)
 
 

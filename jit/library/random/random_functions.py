@@ -93,7 +93,7 @@ STATES, GENERATORS = of_numpy(OF_STATES), of_numpy({**OF_ARRAYS, "integers": {"l
 
 
 def orders_array(vm: VM, name: str, args: list[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether `choice`, `shuffle` or `permutation` is given an array, and no arguments that plain/random.py doesn't handle, such as probabilities."""
+    """Return whether `choice`, `shuffle` or `permutation` is given an array, and no arguments that plain/random.py doesn't handle, such as probabilities."""
     if not args or not isinstance(vm.observe(args[0]), ArrayObject):
         return False
     return (len(args) <= 3 and kwargs.keys() <= {"size", "replace"}) if name == "choice" else len(args) == 1 and not kwargs

@@ -84,7 +84,7 @@ def values_of(vm: TorchVM, population: Object) -> Sequence[float] | None:
 
 
 def is_small(real: Any) -> bool:
-    """Whether a real sequence from outside is small enough to be opened, which guards its contents; lists that collect things aren't."""
+    """Return whether a real sequence from outside is small enough to be opened, which guards its contents; lists that collect things aren't."""
     return real is MISSING or (len(real) <= MOST_NUMBERS and all(type(item) in (int, float) for item in real))
 
 

@@ -61,7 +61,7 @@ class StatefulGenerator(Object):
         self.move(vm, state_by_seed(vm, self.kind, seed))
 
     def is_process(self, vm: VM) -> bool:
-        """Whether it is the generator that the library has for the whole process."""
+        """Return whether it is the generator that the library has for the whole process."""
         if self.process is None or self.value is not self.process:
             return False
         assert self.source is not None

@@ -22,7 +22,7 @@ LARGEST = 2**63
 
 
 def is_seed(vm: VM, number: Object) -> bool:
-    """Whether a number can be the seed of one of torch's generators in a graph."""
+    """Return whether a number can be the seed of one of torch's generators in a graph."""
     if isinstance(number, Datum):
         return number.cls is int  # an element of a tensor
     if not isinstance(number, NumberObject) or number.cls is not int:
@@ -31,7 +31,7 @@ def is_seed(vm: VM, number: Object) -> bool:
 
 
 def is_state(vm: VM, state: Object) -> bool:
-    """Whether a value looks like the state of one of torch's CPU generators."""
+    """Return whether a value looks like the state of one of torch's CPU generators."""
     if not isinstance(state, TensorObject):
         return False
     fake = state.look(vm)

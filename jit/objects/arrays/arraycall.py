@@ -42,7 +42,7 @@ RAISE_OF_NOTHING = frozenset({"max", "min", "amax", "amin", "argmax", "argmin", 
 
 
 def are_tensors_right(vm: VM, operands: Operands, expected: Any) -> bool:
-    """Whether tensors give the values that NumPy gives, as far as that depends on types."""
+    """Return whether tensors give the values that NumPy gives, as far as that depends on types."""
     name = operands.name
     types = {obj.dtype(vm).char for obj, _ in operands.arrays.values()}
     made = {part.dtype.char for part in leaves(expected) if isinstance(part, (numpy.ndarray, numpy.generic))}
@@ -114,7 +114,7 @@ def call_changing(vm: VM, name: str, how: str, args: Sequence[Object], kwargs: d
 
 @functools.cache
 def takes_type(target: Target) -> bool:
-    """Whether a target has a parameter for the type of the result."""
+    """Return whether a target has a parameter for the type of the result."""
     return getattr(target, "__module__", None) == arrayfunctions.__name__ and "result" in inspect.signature(target).parameters
 
 

@@ -30,7 +30,7 @@ def parts_of(vm: VM, key: Object) -> list[Object]:
 
 
 def is_plain_part(part: Object) -> bool:
-    """Whether a part of an index isn't an array that selects elements."""
+    """Return whether a part of an index isn't an array that selects elements."""
     return not isinstance(part, ArrayObject) and part.cls is not list and part.cls is not bool
 
 

@@ -48,7 +48,7 @@ def hint(size: Any) -> int:
 
 
 def is_unbacked(size: Any) -> bool:
-    """Whether a size depends on data."""
+    """Return whether a size depends on data."""
     return type(size) is not int and size.node.hint is None
 
 
@@ -185,7 +185,7 @@ class Operands:
         return found
 
     def shares(self, array: Any) -> bool:
-        """Whether an array lies in the memory of the stand-ins."""
+        """Return whether an array lies in the memory of the stand-ins."""
         return any(numpy.may_share_memory(array, buffer) for buffer in self.memory.values())
 
     def asked(self, call: Callable[[], Any]) -> Any:
@@ -204,7 +204,7 @@ class Operands:
             vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
 
     def has_counts(self) -> bool:
-        """Whether the trace doesn't know the values of some integers after the first argument: a function may raise for such a size, count or axis."""
+        """Return whether the trace doesn't know the values of some integers after the first argument: a function may raise for such a size, count or axis."""
         others = list(self.arrays.values())[1:]
         return any(made.dtype.kind in "iu" for _, made in others) and not isinstance(getattr(numpy, self.name, None), numpy.ufunc)
 
@@ -294,7 +294,7 @@ class Operands:
 
 
 def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
-    """Whether a number is symbolic, and stays so in an array of this type. One that doesn't becomes a constant here."""
+    """Return whether a number is symbolic, and stays so in an array of this type. One that doesn't becomes a constant here."""
     if not isinstance(obj, NumberObject) or not obj.is_symbolic(vm):
         return False
     if dtype.char in "lfd":
@@ -304,7 +304,7 @@ def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
 
 
 def has_array(vm: VM, obj: Object) -> bool:
-    """Whether a value is an array, or a list, tuple or slice with one inside."""
+    """Return whether a value is an array, or a list, tuple or slice with one inside."""
     obj = vm.observe(obj)
     if isinstance(obj, ArrayObject):
         return True

@@ -112,7 +112,7 @@ def named(name: str) -> Any:
 
 
 def exists(name: str) -> bool:
-    """Whether the installed NumPy has a function of this name."""
+    """Return whether the installed NumPy has a function of this name."""
     *path, last = name.split(".")
     return last in dir(named(".".join(path)) if path else numpy)
 

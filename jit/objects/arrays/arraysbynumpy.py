@@ -119,7 +119,7 @@ def refuse_form_from_data(operands: Operands, how: str, args: Sequence[Object], 
 
 
 def is_from_data_by_options(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether options are given with which the form of the result may depend on data."""
+    """Return whether options are given with which the form of the result may depend on data."""
     if operands.name == "histogram":
         return any(operands.vm.observe(arg).cls is str for arg in (*args, *kwargs.values()))
     return "overwrite_input" in kwargs or (operands.name == "polyfit" and "full" in kwargs)
@@ -154,7 +154,7 @@ def sizes_of(operands: Operands, args: Sequence[Object], kwargs: dict[str, Objec
 
 
 def is_size_from_data(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object], index: int) -> bool:
-    """Whether the first size of the result with this index depends on data, given which function it is."""
+    """Return whether the first size of the result with this index depends on data, given which function it is."""
     if operands.name == "unique":
         return index != place_of_inverse(operands.vm, args, kwargs)
     return operands.name in SIZES_FROM_DATA and SIZES_FROM_DATA[operands.name] in (None, index)

@@ -56,7 +56,7 @@ class ArrayObject(Object):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is a NumPy scalar."""
+        """Return whether it is a NumPy scalar."""
         return self.cls is not numpy.ndarray
 
     def tensor(self, vm: VM) -> TensorObject:

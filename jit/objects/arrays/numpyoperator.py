@@ -138,7 +138,7 @@ def run(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], dims: S
 
 
 def fits(shape: tuple[int, ...], told: tuple[int, ...]) -> bool:
-    """Whether a result has the expected shape, in which unknown sizes are negative."""
+    """Return whether a result has the expected shape, in which unknown sizes are negative."""
     return len(shape) == len(told) and all(size < 0 or size == own for own, size in zip(shape, told))
 
 

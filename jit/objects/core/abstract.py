@@ -29,7 +29,7 @@ def truth(vm: VM, obj: Object) -> bool:
 
 
 def depends_on_data(vm: VM, obj: Object) -> bool:
-    """Whether a value's truth depends on the data of tensors."""
+    """Return whether a value's truth depends on the data of tensors."""
     return vm.observe(obj).depends_on_data
 
 
@@ -93,7 +93,7 @@ def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
 
 
 def has_hooks(vm: VM, cls: type) -> bool:
-    """Whether the attributes of a class's instances are found by more than the generic rule."""
+    """Return whether the attributes of a class's instances are found by more than the generic rule."""
     generic = vm.raw_type_lookup(cls, "__getattribute__") is object.__getattribute__
     return not generic or vm.raw_type_lookup(cls, "__getattr__") is not MISSING
 
@@ -241,7 +241,7 @@ def sequence_items(vm: VM, obj: Object) -> list[Object]:
 
 
 def may_run_python(found: Any) -> bool:
-    """Whether a class attribute is a special method that isn't written in C."""
+    """Return whether a class attribute is a special method that isn't written in C."""
     return found is not MISSING and type(found) not in (WrapperDescriptorType, MethodDescriptorType)
 
 

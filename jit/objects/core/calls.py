@@ -28,7 +28,7 @@ def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None, deliv
 
 
 def is_iterable(vm: VM, obj: Object) -> bool:
-    """Whether the class has `__iter__`, or is a sequence by its `__getitem__`."""
+    """Return whether the class has `__iter__`, or is a sequence by its `__getitem__`."""
     return vm.raw_type_lookup(obj.cls, "__iter__") is not MISSING or vm.raw_type_lookup(obj.cls, "__getitem__") is not MISSING
 
 

@@ -33,22 +33,22 @@ MOST = 1_000
 
 
 def is_instance(cls: type) -> bool:
-    """Whether values of a type are instances of a class made by a class statement, and no tensors, modules and classes."""
+    """Return whether values of a type are instances of a class made by a class statement, and no tensors, modules and classes."""
     return bool(classes.flags(cls) & classes.HEAP_TYPE) and not issubclass(cls, (torch.Tensor, torch.nn.Module, type))
 
 
 def ends_visibly(cls: type) -> bool:
-    """Whether the end of a type's values may be visible: for instances of the program's classes, and for types that it makes weak references to."""
+    """Return whether the end of a type's values may be visible: for instances of the program's classes, and for types that it makes weak references to."""
     return is_instance(cls) or id(cls) in WEAKLY_HELD
 
 
 def ends_silently(cls: type) -> bool:
-    """Whether the end of a type's values is never visible: for numbers, texts, and tensors, which graphs free early."""
+    """Return whether the end of a type's values is never visible: for numbers, texts, and tensors, which graphs free early."""
     return id(cls) in NUMBERS_AND_TEXTS or issubclass(cls, torch.Tensor)
 
 
 def outlives_reads(value: Object) -> bool:
-    """Whether a resumed state keeps a variable that is not read any more, as the frame would: a value from outside whose end isn't silent,
+    """Return whether a resumed state keeps a variable that is not read any more, as the frame would: a value from outside whose end isn't silent,
     or one made by the trace that contains something whose end may be visible."""
     value = settle(value)
     if value.source is not None:
@@ -78,7 +78,7 @@ def held(value: Object) -> Iterator[Source]:
 
 
 def holds_visible_end(value: Any) -> bool:
-    """Whether the end of a value, or of something that it holds, may be visible."""
+    """Return whether the end of a value, or of something that it holds, may be visible."""
     known = {id(value)}
     waiting = [value]
     while waiting:

@@ -70,7 +70,7 @@ def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
 
 
 def are_keys_of_one_dict(a: Object, b: Object) -> bool:
-    """Whether two values are known to differ because they are keys of one dict."""
+    """Return whether two values are known to differ because they are keys of one dict."""
     return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
 
 
@@ -95,5 +95,5 @@ def guard_distinct(vm: VM, obj: Object, *others: Object) -> None:
 
 
 def is_guarded_by_identity(obj: Object) -> bool:
-    """Whether observing the value guards its identity."""
+    """Return whether observing the value guards its identity."""
     return wrapper_for(obj.cls).by_identity and not settle(obj).guarded_by_name

@@ -17,7 +17,7 @@ from framejit.objects.core.object import VM, Namespace, Object
 
 
 def is_own_import(function: Any) -> bool:
-    """Whether this is the interpreter's own `__import__`, which import statements don't call."""
+    """Return whether this is the interpreter's own `__import__`, which import statements don't call."""
     return type(function) is BuiltinFunctionType and function.__self__ is builtins and function.__name__ == "__import__"
 
 

@@ -29,7 +29,7 @@ def is_mapping(vm: VM, subject: Object) -> bool:
 
 
 def has_flag(vm: VM, subject: Object, flag: int) -> bool:
-    """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter shows."""
+    """Return whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter shows."""
     cls = vm.observe(subject).cls
     if not classes.flags(cls) & classes.IMMUTABLE_TYPE:
         vm.guards.read(abc.get_cache_token)

@@ -68,15 +68,15 @@ class Object:
         return callable_name(self.value) if is_called else f"a {classes.qualname(self.cls)}"
 
     def is_known(self) -> bool:
-        """Whether the value is a constant that the trace depends on already, or has made itself: asking for it specialises nothing."""
+        """Return whether the value is a constant that the trace depends on already, or has made itself: asking for it specialises nothing."""
         return self.is_knowable()
 
     def is_knowable(self) -> bool:
-        """Whether `constant` would answer. Calling that may specialise: the entry then depends on the value. This guards nothing."""
+        """Return whether `constant` would answer. Calling that may specialise: the entry then depends on the value. This guards nothing."""
         return False
 
     def is_symbolic(self, vm: VM) -> bool:
-        """Whether it is a symbolic number, or a tuple with one: asking for its constant makes the entry hold for this value only."""
+        """Return whether it is a symbolic number, or a tuple with one: asking for its constant makes the entry hold for this value only."""
         return False
 
     def constant(self, vm: VM) -> Any:
@@ -98,7 +98,7 @@ class Object:
         return self.attrs
 
     def is_generator(self) -> bool:
-        """Whether this is a generator of the trace, which the interpreter resumes."""
+        """Return whether this is a generator of the trace, which the interpreter resumes."""
         return False
 
     def as_real(self, vm: VM) -> Any:
@@ -300,7 +300,7 @@ class Object:
         """Emit the second half of `reconstruct`: the value exists, so put its contents in. Default: nothing."""
 
     def needs_fill(self) -> bool:
-        """Whether the value is created empty and then filled (mutable, possibly cyclic)."""
+        """Return whether the value is created empty and then filled (mutable, possibly cyclic)."""
         return False
 
     def awaits(self) -> Object | None:
@@ -440,7 +440,7 @@ class NotConstant(Exception):
 
 
 def is_c_member(member: MemberDescriptorType) -> bool:
-    """Whether a member is a field of a C type, which may hold a bare number, and not one of a class's `__slots__`."""
+    """Return whether a member is a field of a C type, which may hold a bare number, and not one of a class's `__slots__`."""
     return "__slots__" not in vars(member.__objclass__)
 
 
@@ -523,7 +523,7 @@ def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = 
 
 
 def is_own_slot(found: Any, name: str) -> bool:
-    """Whether a class attribute under the name of a slot is that slot of a C type, which repeats the generic one.
+    """Return whether a class attribute under the name of a slot is that slot of a C type, which repeats the generic one.
 
     `__setattr__ = dict.__setitem__` isn't.
     """
@@ -610,7 +610,7 @@ def tell_tables_apart(vm: VM, a: Collection[Any], b: Collection[Any]) -> None:
 
 
 def may_be_address(key: Any) -> bool:
-    """Whether a hash key, or a part of it, is or may be the address of some data."""
+    """Return whether a hash key, or a part of it, is or may be the address of some data."""
     if type(key) is tuple:
         return any(map(may_be_address, key))
     if type(key) is int:

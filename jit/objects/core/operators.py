@@ -47,7 +47,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def warns(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether a call warns in this version of Python."""
+    """Return whether a call warns in this version of Python."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         function(*args)
@@ -118,14 +118,14 @@ SEQUENCE_SLOTS = frozenset("+*")
 
 
 def is_sequence_slot(vm: VM, cls: type, name: str) -> bool:
-    """Whether this special method is the sequence slot of a builtin sequence. Such a class has no number slot for the operator, unless
+    """Return whether this special method is the sequence slot of a builtin sequence. Such a class has no number slot for the operator, unless
     a Python class overrides the method or the reflected one."""
     found = vm.raw_type_lookup(cls, name)
     return isinstance(found, WrapperDescriptorType) and found.__objclass__ in SEQUENCES and name not in ("__mod__", "__rmod__")
 
 
 def has_inplace_slot(vm: VM, cls: type, name: str) -> bool:
-    """Whether a class has a number slot for an in-place operator. A Python class gets such a slot for the `__iadd__` that it inherits from a sequence,
+    """Return whether a class has a number slot for an in-place operator. A Python class gets such a slot for the `__iadd__` that it inherits from a sequence,
     but not for the `__imul__` (Objects/typeobject.c: update_one_slot)."""
     return not is_sequence_slot(vm, cls, name) or (name == "__iadd__" and cls not in SEQUENCES)
 
@@ -204,7 +204,7 @@ def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object 
 
 
 def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
-    """Whether a class has sequence slots for an operator, and no number slots."""
+    """Return whether a class has sequence slots for an operator, and no number slots."""
     return is_sequence_slot(vm, cls, left) and (is_sequence_slot(vm, cls, right) or vm.raw_type_lookup(cls, right) is MISSING)
 
 
@@ -222,7 +222,7 @@ KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), comp
 
 
 def is_refused(a: Object, b: Object, name: str) -> bool:
-    """Whether the C slot of a number or string would return NotImplemented, because the other operand isn't of a kind that it accepts."""
+    """Return whether the C slot of a number or string would return NotImplemented, because the other operand isn't of a kind that it accepts."""
     if a.cls not in FOLDABLE or b.is_knowable():
         return False
     return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))

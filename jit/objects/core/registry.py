@@ -265,7 +265,7 @@ def setter_of(descriptor: Any) -> Callable[..., None] | None:
 
 
 def is_pure(function: Any) -> bool:
-    """Whether the C function may be called on constants while tracing."""
+    """Return whether the C function may be called on constants while tracing."""
     found = meaning_of(function)
     if found is not None and found.is_pure:
         return True

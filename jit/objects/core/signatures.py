@@ -57,7 +57,7 @@ class Acceptance:
     maker: Any
 
     def takes(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> bool:
-        """Whether a call gets as far as the function's own checks."""
+        """Return whether a call gets as far as the function's own checks."""
         if not (self.binds(args, kwargs) if kwargs else self.least <= len(args) <= self.most):
             return False
         if self.receiver is None or not args:
@@ -70,7 +70,7 @@ class Acceptance:
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
 
     def has_another(self, cls: type) -> bool:
-        """Whether a subclass in C overrides this method with one of its own that has the same model."""
+        """Return whether a subclass in C overrides this method with one of its own that has the same model."""
         for base in classes.mro(cls):
             if base is self.receiver:
                 break

@@ -114,7 +114,7 @@ RENDERING = Rendering()
 
 
 def is_being_rendered(owner: Object) -> bool:
-    """Whether a container's repr is asked for while that repr is being made."""
+    """Return whether a container's repr is asked for while that repr is being made."""
     return any(active is owner for active in RENDERING.active)
 
 

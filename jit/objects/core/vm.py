@@ -50,7 +50,7 @@ class EffectsView(Protocol[Obj_contra]):
         """Announce that the state of a value from outside differs from the real one; its `replay` makes it so. Idempotent."""
 
     def is_mutated(self, obj: Obj_contra) -> bool:
-        """Whether the value from outside was announced as mutated."""
+        """Return whether the value from outside was announced as mutated."""
 
     def at_start(self, effect: Any) -> None:
         """Add an effects.Effect that is replayed before the graph runs and doesn't depend on it. `mutated` must be called for it too."""
@@ -71,7 +71,7 @@ class EffectsView(Protocol[Obj_contra]):
         """The values from outside whose one replay belongs both before and after a position of the trail."""
 
     def has_changed_since(self, mark: int) -> bool:
-        """Whether anything outside the trace has been changed since a position of the trail, whether for the first time or again."""
+        """Return whether anything outside the trace has been changed since a position of the trail, whether for the first time or again."""
 
 
 class Autograd(Protocol[Obj_contra]):
@@ -97,13 +97,13 @@ class ShapesView(Protocol[Obj_co]):
         """The SymInt or SymFloat of an operation on symbolic and known numbers, whose result in Python is `value`; None if it has none."""
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
-        """Whether a relation holds between SymInts and ints: the outcome is guarded."""
+        """Return whether a relation holds between SymInts and ints: the outcome is guarded."""
 
     def decide_float(self, relation: str, number: Any, other: float) -> bool:
-        """Whether a relation holds between a symbolic float from outside and a known float: the outcome is guarded."""
+        """Return whether a relation holds between a symbolic float from outside and a known float: the outcome is guarded."""
 
     def fits(self, number: Any) -> bool:
-        """Whether compiled code may compute a symbolic number: no intermediate result exceeds 64 bits."""
+        """Return whether compiled code may compute a symbolic number: no intermediate result exceeds 64 bits."""
 
     def node_of(self, number: Any) -> Any:
         """The node that gives a symbolic number."""
@@ -116,10 +116,10 @@ class UnbackedView(Protocol):
         """Inside the block, operators go into the graph that contains the node of a number."""
 
     def may_begin(self) -> bool:
-        """Whether a number read from a tensor can be in the graph that is being made."""
+        """Return whether a number read from a tensor can be in the graph that is being made."""
 
     def may_check(self) -> bool:
-        """Whether the graph can check a condition here that may turn out not to hold."""
+        """Return whether the graph can check a condition here that may turn out not to hold."""
 
     def value(self, number: Any) -> Any:
         """The value that a number must have, given what the graph checks; None if that isn't determined."""
@@ -147,17 +147,17 @@ class KnownDataView(Protocol):
         """The value of a bool given the data that inputs have when the call begins, which is guarded; None if that doesn't determine it."""
 
     def truth_of_tensor(self, tensor: Any) -> bool | None:
-        """Whether the one element of the tensor that a node returns is true, given such data; None if that doesn't determine it."""
+        """Return whether the one element of the tensor that a node returns is true, given such data; None if that doesn't determine it."""
 
 
 class FunctionModesView(Protocol[Obj_co]):
     """The modes and overrides that are asked before one of torch's functions becomes an operator (graph/function_modes.py)."""
 
     def asks_modes(self) -> bool:
-        """Whether a mode is asked before each function."""
+        """Return whether a mode is asked before each function."""
 
     def asks_subclasses(self) -> bool:
-        """Whether arguments are asked."""
+        """Return whether arguments are asked."""
 
     def hidden(self) -> AbstractContextManager[None]:
         """Inside the block, no mode or argument is asked: for tensors that stand for something else."""
@@ -170,7 +170,7 @@ class Graph(Protocol[Obj]):
     """The graph that operators on tensors go into."""
 
     def is_inner(self) -> bool:
-        """Whether the innermost graph isn't the outermost."""
+        """Return whether the innermost graph isn't the outermost."""
 
     @property
     def function_modes(self) -> FunctionModesView[Obj]:
@@ -329,7 +329,7 @@ class Running(Protocol[Obj]):
         """The innermost frame."""
 
     def uses_up_result(self) -> bool:
-        """Whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""
+        """Return whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""
 
     def run_function(self, function: Obj, bound: dict[str, Obj | None], delivery: Delivery | None = None) -> Obj:
         """Run a Python function in a new frame with its parameters bound: inlining. Returns what it returns; `delivery` is how that becomes the
@@ -348,7 +348,7 @@ class Running(Protocol[Obj]):
         """`iterator.next()` for callers that pass the exception by which an iterator ends to the program: `next()`, `__next__()`, `yield from`."""
 
     def hands_on_ends(self) -> bool:
-        """Whether an iterator that ends now ends another one in C, for `next_with_end`: no code of the program runs between them."""
+        """Return whether an iterator that ends now ends another one in C, for `next_with_end`: no code of the program runs between them."""
 
     def handled_exception(self) -> Obj | None:
         """The exception whose handler is running, in this frame or the nearest caller, also outside the trace: the result of `sys.exception()`."""

@@ -113,7 +113,7 @@ class NumberObject(ConstObject):
         return OPERATIONS[self.operation](*values)
 
     def is_float_input(self, vm: VM) -> bool:
-        """Whether it is a symbolic float from outside."""
+        """Return whether it is a symbolic float from outside."""
         return self.cls is float and self.source is not None and self.symbol(vm) is not None
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
@@ -248,14 +248,14 @@ def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
 
 
 def has_symbols(vm: VM, number: NumberObject) -> bool:
-    """Whether a number is symbolic, or computed from a symbolic one."""
+    """Return whether a number is symbolic, or computed from a symbolic one."""
     if type(number) is DeferredNumber and number.pending:
         return any(has_symbols(vm, operand) for operand in number.operands)
     return number.symbol(vm) is not None
 
 
 def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
-    """Whether `+`, `-` and `*` of the two can be deferred. Those of an int and a float only if the int is known or symbolic: a huge one may overflow."""
+    """Return whether `+`, `-` and `*` of the two can be deferred. Those of an int and a float only if the int is known or symbolic: a huge one may overflow."""
     if left.cls is right.cls:
         return left.pending or right.pending
     whole, fraction = (right, left) if left.cls is float else (left, right)
@@ -294,7 +294,7 @@ def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 
 def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
-    """Whether an operator that may fail can be deferred: if the numbers are symbolic or known, and once it is guarded that it doesn't fail."""
+    """Return whether an operator that may fail can be deferred: if the numbers are symbolic or known, and once it is guarded that it doesn't fail."""
     if syms_of(vm, (left, right)) is None:
         return False
     if operation != "**":
@@ -315,12 +315,12 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 
 def is_setting(number: NumberObject) -> bool:
-    """Whether a number is known, or read from the call, so that its value may be guarded."""
+    """Return whether a number is known, or read from the call, so that its value may be guarded."""
     return not number.pending or number.source is not None
 
 
 def is_nonzero(vm: VM, number: NumberObject) -> bool:
-    """Whether a number isn't zero, which is guarded; False if that can't be determined without guarding its value."""
+    """Return whether a number isn't zero, which is guarded; False if that can't be determined without guarding its value."""
     if not number.pending or number.value == 0:
         return bool(number.value)
     if number.cls is int:

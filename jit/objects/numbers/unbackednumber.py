@@ -406,7 +406,7 @@ def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | Non
 
 
 def may_divide(vm: VM, divisor: NumberObject) -> bool:
-    """Whether a number that doesn't come from a tensor isn't zero, which is guarded."""
+    """Return whether a number that doesn't come from a tensor isn't zero, which is guarded."""
     settled(vm, divisor)
     return is_nonzero(vm, divisor)
 
@@ -479,7 +479,7 @@ def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
 
 
 def is_checked(vm: VM, condition: Object, is_sure: bool = False) -> bool:
-    """Whether a condition holds, as the graph checks, or as is known. `is_sure`: a check of it can't fail."""
+    """Return whether a condition holds, as the graph checks, or as is known. `is_sure`: a check of it can't fail."""
     if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
         return vm.graph.unbacked.checks(condition, is_sure)
     return bool(condition.constant(vm))

@@ -36,7 +36,7 @@ def space(vm: VM, self: Object, name: str) -> DictObject | None:
 
 
 def is_dict(members: Object | None) -> bool:
-    """Whether the container of a module's members is a dict or missing: a scripted module has another object in its place."""
+    """Return whether the container of a module's members is a dict or missing: a scripted module has another object in its place."""
     return members is None or issubclass(members.cls, dict)
 
 
@@ -85,7 +85,7 @@ def inline(
 
 
 def has_hooks(vm: VM, self: Object) -> bool:
-    """Whether a hook of the module or a global one would run at a call. If there is none, all of them are guarded to be empty."""
+    """Return whether a hook of the module or a global one would run at a call. If there is none, all of them are guarded to be empty."""
     spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
     for hooks in spaces:
         go_by_place(vm, hooks)

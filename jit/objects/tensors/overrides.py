@@ -52,7 +52,7 @@ KNOWN_AS = known_as()
 
 
 def overrides_in(vm: VM, obj: Object) -> bool:
-    """Whether a value overrides torch's functions."""
+    """Return whether a value overrides torch's functions."""
     cls = obj.cls
     if cls is torch.Tensor or not classes.flags(cls) & classes.HEAP_TYPE:
         return False
@@ -84,7 +84,7 @@ def candidates_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object]) -> 
 
 
 def is_overridden(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a mode or an argument is asked about an operation before torch runs it."""
+    """Return whether a mode or an argument is asked about an operation before torch runs it."""
     modes = vm.graph.function_modes
     if operation.function in NOT_ASKED:
         return False
@@ -148,7 +148,7 @@ _names_own_type: dict[Any, bool] = {}
 
 
 def names_own_type(operation: TorchOperation) -> bool:
-    """Whether a hand-written method in C passes the type of its tensor to modes, though the tensor isn't asked."""
+    """Return whether a hand-written method in C passes the type of its tensor to modes, though the tensor isn't asked."""
     if not operation.is_method:
         return False
     found = _names_own_type.get(operation.function)
@@ -227,7 +227,7 @@ def ask(vm: VM, function: Any, asked: Sequence[Object], words: list[Any], names_
 
 
 def is_in_python(operation: TorchOperation) -> bool:
-    """Whether the function is written in Python: it asks by itself, or through the functions that it calls."""
+    """Return whether the function is written in Python: it asks by itself, or through the functions that it calls."""
     return type(operation.function) is FunctionType
 
 

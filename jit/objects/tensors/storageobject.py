@@ -32,7 +32,7 @@ class StorageObject(Object):
         self.addresses: dict[int, AddressObject] = {}
 
     def is_of(self, vm: VM, tensor: TensorObject) -> bool:
-        """Whether a tensor's data lies in it."""
+        """Return whether a tensor's data lies in it."""
         return key_of(self.tensor.look(vm)) == key_of(tensor.look(vm))
 
     def address(self, vm: VM, offset: int, tensor: TensorObject | None) -> AddressObject:

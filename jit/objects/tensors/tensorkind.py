@@ -53,11 +53,11 @@ class TensorKind:
     # Which tensors are of this kind.
 
     def holds_class(self, cls: type) -> bool:
-        """Whether all tensors of this class are of this kind, unless a kind of lower rank holds them."""
+        """Return whether all tensors of this class are of this kind, unless a kind of lower rank holds them."""
         return False
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor whose class no kind of lower rank holds is of this kind. No `__torch_function__` may be called."""
+        """Return whether a tensor whose class no kind of lower rank holds is of this kind. No `__torch_function__` may be called."""
         return False
 
     # Tensors from outside.
@@ -168,10 +168,10 @@ def kind_of_class(cls: type) -> TensorKind:
 
 
 def overrides_functions(cls: type) -> bool:
-    """Whether values of a class are asked what functions of torch's mean (`__torch_function__`), by code that is to be traced."""
+    """Return whether values of a class are asked what functions of torch's mean (`__torch_function__`), by code that is to be traced."""
     return has_torch_function(cls) and not kind_of_class(cls).brings_its_own
 
 
 def overrides(cls: type) -> bool:
-    """Whether values of a class take part in torch's functions by code of their own."""
+    """Return whether values of a class take part in torch's functions by code of their own."""
     return overrides_functions(cls) or overrides_operators(cls)

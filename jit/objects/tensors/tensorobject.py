@@ -142,7 +142,7 @@ class TensorObject(Object):
         return self.special(vm, operators.UNARY[symbol][0])
 
     def goes_first(self, vm: VM, other: Object, reflected_name: str) -> bool:
-        """Whether the other operand is asked first, because its class is a subclass with a reflected method of its own."""
+        """Return whether the other operand is asked first, because its class is a subclass with a reflected method of its own."""
         if other.cls is self.cls or not isinstance(other, TensorObject) or not abstract.is_subtype(vm, other.cls, self.cls):
             return False
         return vm.raw_type_lookup(other.cls, reflected_name) is not vm.raw_type_lookup(self.cls, reflected_name)
@@ -217,7 +217,7 @@ class TensorObject(Object):
         return self.attrs is not None or self.grad is not MISSING or self.retains
 
     def has_more(self) -> bool:
-        """Whether it has more than a graph can return: attributes, a `.grad`."""
+        """Return whether it has more than a graph can return: attributes, a `.grad`."""
         return (self.attrs is not None and bool(self.attrs.entries)) or self.grad is not MISSING or self.retains
 
     def fill(self, cg: Codegen) -> None:
@@ -258,7 +258,7 @@ def method_name(table: dict[str, tuple[str, str, Any]], symbol: str, reflected: 
 
 
 def is_operand(obj: Object) -> bool:
-    """Whether an operator of tensors accepts this operand; if not, the other operand's class is asked."""
+    """Return whether an operator of tensors accepts this operand; if not, the other operand's class is asked."""
     if isinstance(obj, TensorObject):
         return True
     if obj.cls in (int, float, bool, complex) or classes.is_subtype(obj.cls, numpy.generic):

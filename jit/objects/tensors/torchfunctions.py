@@ -50,7 +50,7 @@ class TorchOperation:
     name: str = ""
 
     def is_reachable(self) -> bool:
-        """Whether a graph would find the function itself, and not a replacement by the program."""
+        """Return whether a graph would find the function itself, and not a replacement by the program."""
         return self.holder is None or getattr(self.holder, self.name, None) is self.function
 
 
@@ -142,7 +142,7 @@ def python_function(function: FunctionType) -> TorchOperation | None:
 
 
 def is_c_function(function: BuiltinFunctionType) -> bool:
-    """Whether this is one of ATen's functions."""
+    """Return whether this is one of ATen's functions."""
     owner, name = function.__self__, function.__name__
     if name in NOT_IN_GRAPH:
         return False

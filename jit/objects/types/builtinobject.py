@@ -233,7 +233,7 @@ class DescriptorObject(Object):
         return issubclass(self.cls, property) or super().is_data_descriptor(vm)
 
     def overrides(self, vm: VM, name: str) -> bool:
-        """Whether the object's class, a subclass in Python, defines this special method itself."""
+        """Return whether the object's class, a subclass in Python, defines this special method itself."""
         return self.cls not in FIELDS and type(vm.raw_type_lookup(self.cls, name)) is not WrapperDescriptorType
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:

@@ -172,13 +172,13 @@ def wrap_code(vm: VM, value: CodeType, source: Source) -> ConstObject:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether guards can compare the value: a scalar, a singleton, or an exact tuple or frozenset of such."""
+    """Return whether guards can compare the value: a scalar, a singleton, or an exact tuple or frozenset of such."""
     cls = type(value)
     return cls in EXACT or (cls in (tuple, frozenset) and all(map(is_plain, value)))
 
 
 def would_be_knowable(obj: Object) -> bool:
-    """Whether the value, once observed, is knowable. Guards nothing."""
+    """Return whether the value, once observed, is knowable. Guards nothing."""
     obj = settle(obj)
     if type(obj) is LazyObject:
         return is_plain(obj.value) or issubclass(obj.cls, enum.Enum) or wrapper_for(obj.cls).by_identity

@@ -97,7 +97,7 @@ class DictObject(Namespace):
         return None if entry is None else entry[1]
 
     def has_plain_keys(self) -> bool:
-        """Whether looking a constant up in the original compares it only with constants of its own type.
+        """Return whether looking a constant up in the original compares it only with constants of its own type.
 
         Otherwise a key of another type could be equal to it (a subclass of int, a NumPy number, an object with an `__eq__`).
         """
@@ -165,7 +165,7 @@ class DictObject(Namespace):
         return self.lookup(vm, vm.observe(key).hash_key(vm))
 
     def has(self, vm: VM, key: Object) -> bool:
-        """Whether the key is there. If a dict from outside is empty, that is guarded, and not the absence of a constant key."""
+        """Return whether the key is there. If a dict from outside is empty, that is guarded, and not the absence of a constant key."""
         if self.source is not None and not self.stores and not dict.__len__(self.value) and isinstance(vm.observe(key), ConstObject):
             return bool(self.open(vm))
         return self.get_item(vm, key) is not None
@@ -265,7 +265,7 @@ class DictObject(Namespace):
         return self.is_seen_to_hold_something(vm) or bool(self.open(vm))
 
     def is_seen_to_hold_something(self, vm: VM) -> bool:
-        """Whether a dict from outside certainly has an entry, whatever its keys are. False if finding out would need the whole dict."""
+        """Return whether a dict from outside certainly has an entry, whatever its keys are. False if finding out would need the whole dict."""
         if self.complete or self.removed:
             return False
         if not self.stores and not any(self.entries.values()):
@@ -312,7 +312,7 @@ class DictObject(Namespace):
     # Leaving the trace.
 
     def is_simple(self) -> bool:
-        """Whether the dict can be built in one step: no value could refer back to it."""
+        """Return whether the dict can be built in one step: no value could refer back to it."""
         return self.cls is dict and not any(settle(part).referents() for entry in self.entries.values() for part in entry)
 
     def needs_fill(self) -> bool:
@@ -368,7 +368,7 @@ class DictObject(Namespace):
         self.emit_stores(cg, {name: entry for name, entry in self.stores.items() if not self.is_put_back(name, entry[1])})
 
     def is_put_back(self, name: Any, value: Object) -> bool:
-        """Whether a stored value is the one that the original has for the key."""
+        """Return whether a stored value is the one that the original has for the key."""
         if self.rewritten or name in self.removed or type(name) is not str:
             return False
         assert self.source is not None
@@ -391,7 +391,7 @@ def dict_of(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
 
 
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
-    """Whether the order that an OrderedDict keeps has exactly the keys of the dict: methods of dict that are called on it bypass its order.
+    """Return whether the order that an OrderedDict keeps has exactly the keys of the dict: methods of dict that are called on it bypass its order.
 
     Iterating over it hashes the keys, which must be plain.
     """
@@ -402,7 +402,7 @@ def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
 
 
 def compares_by_identity(cls: Any) -> bool:
-    """Whether instances of a class are equal only to themselves."""
+    """Return whether instances of a class are equal only to themselves."""
     return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
 
 
@@ -431,7 +431,7 @@ def instance_dict(vm: VM, obj: Object) -> Namespace | None:
 
 
 def has_attrs(obj: Object) -> bool:
-    """Whether an instance made by the trace has attributes that must be set."""
+    """Return whether an instance made by the trace has attributes that must be set."""
     return obj.source is None and obj.attrs is not None and bool(obj.attrs.entries)
 
 
@@ -515,7 +515,7 @@ class DictIterator(IteratorObject):
         return view_item(vm, self.kind, entries[keys[index]])
 
     def is_intact(self) -> bool:
-        """Whether the dict has the same keys as at first, at the same positions."""
+        """Return whether the dict has the same keys as at first, at the same positions."""
         entries = self.mapping.entries
         return entries is self.entries and len(entries) == self.size
 

@@ -180,7 +180,7 @@ def view_comparison(symbol: str) -> Callable[..., Object]:
 
 
 def is_like_a_set(obj: Object) -> bool:
-    """Whether this is a set, a frozenset, or a view of keys or items."""
+    """Return whether this is a set, a frozenset, or a view of keys or items."""
     return isinstance(obj, SetObject) or (isinstance(obj, DictView) and obj.kind is not VALUES)
 
 

@@ -231,7 +231,7 @@ class TracebackObject(Object):
 
 
 def is_stop_iteration_of_generator(exc: Object) -> bool:
-    """Whether an exception is the RuntimeError that a generator raises in place of a StopIteration."""
+    """Return whether an exception is the RuntimeError that a generator raises in place of a StopIteration."""
     cause = exc.fields.get("__cause__") if isinstance(exc, ExceptionObject) else None
     return cause is not None and exc.cls is RuntimeError and issubclass(cause.cls, StopIteration)
 
@@ -253,7 +253,7 @@ def chain_context(vm: VM, exc: Object, handled: Object) -> None:
 
 
 def decides_subclasses(vm: VM, cls: type) -> bool:
-    """Whether a metaclass decides in Python what the subclasses of a class are (Python/errors.c: _PyErr_NormalizeException asks it, in CPython 3.11)."""
+    """Return whether a metaclass decides in Python what the subclasses of a class are (Python/errors.c: _PyErr_NormalizeException asks it, in CPython 3.11)."""
     return vm.raw_type_lookup(type(cls), "__subclasscheck__") is not type.__subclasscheck__
 
 

@@ -98,7 +98,7 @@ def generator_send(vm: VM, self: Object, value: Object) -> Object:
 
 
 def is_traceback_of(vm: VM, traceback: Object, exc: Object) -> bool:
-    """Whether setting this traceback changes nothing about the exception: it is None, or the one that it has."""
+    """Return whether setting this traceback changes nothing about the exception: it is None, or the one that it has."""
     if isinstance(traceback, TracebackObject):
         return isinstance(exc, ExceptionObject) and exc.source is None and exc.traceback(vm) is traceback
     return traceback.cls is type(None)

@@ -152,7 +152,7 @@ class ListObject(Object):
     # Leaving the trace.
 
     def is_simple(self) -> bool:
-        """Whether the list can be built in one step: no item could refer back to it."""
+        """Return whether the list can be built in one step: no item could refer back to it."""
         assert self.elements is not None
         return self.cls is list and not any(settle(item).referents() for item in self.elements)
 

@@ -17,7 +17,7 @@ from framejit.objects.types.dictviews import DictView
 
 
 def is_copied_as_stored(vm: VM, mapping: Object) -> bool:
-    """Whether dict's C code copies the entries of a mapping without calling any method."""
+    """Return whether dict's C code copies the entries of a mapping without calling any method."""
     return isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is dict.__iter__)
 
 
@@ -47,7 +47,7 @@ def entries_of(vm: VM, mapping: Object, check: Callable[[Object], None] = unchec
 
 
 def is_stored_order(vm: VM, keys: Object, mapping: Object) -> bool:
-    """Whether asking for these keys and their items gives what is stored: the keys are a dict's own view, and its `__getitem__` is dict's own."""
+    """Return whether asking for these keys and their items gives what is stored: the keys are a dict's own view, and its `__getitem__` is dict's own."""
     is_view = isinstance(keys, DictView) and keys.kind is KEYS and keys.mapping is mapping
     return is_view and vm.raw_type_lookup(mapping.cls, "__getitem__") is dict.__getitem__
 
@@ -64,7 +64,7 @@ def listed_keys(vm: VM, mapping: Object, keys: Object) -> list[Object]:
 
 
 def has_keys(vm: VM, source: Object) -> bool:
-    """Whether the argument of `dict(source)` counts as a mapping: it has an attribute `keys`, which is looked up."""
+    """Return whether the argument of `dict(source)` counts as a mapping: it has an attribute `keys`, which is looked up."""
     if isinstance(source, DictObject) and not abstract.has_hooks(vm, source.cls) and vm.raw_type_lookup(source.cls, KEYS) is source.family.keys:
         return True
     return abstract.lookup_attr(vm, source, KEYS) is not None

@@ -28,12 +28,12 @@ def go_by_place(vm: VM, mapping: Object | None) -> None:
 
 
 def goes_by_place(mapping: DictObject) -> bool:
-    """Whether a dict is iterated over by position: nothing has changed it, and its keys aren't guarded."""
+    """Return whether a dict is iterated over by position: nothing has changed it, and its keys aren't guarded."""
     return mapping.by_place and not mapping.complete and is_as_it_was(mapping) and dict.__len__(mapping.value) > 0
 
 
 def is_as_it_was(mapping: DictObject) -> bool:
-    """Whether the trace has changed nothing in a dict from outside."""
+    """Return whether the trace has changed nothing in a dict from outside."""
     return not (mapping.stores or mapping.removed or mapping.rewritten)
 
 

@@ -114,7 +114,7 @@ def stand_in(key: Any) -> Any:
 
 
 def holds_object(key: Any) -> bool:
-    """Whether a hash key contains an Object that stands for its value."""
+    """Return whether a hash key contains an Object that stands for its value."""
     return issubclass(type(key), Object) or (type(key) in (tuple, frozenset) and any(map(holds_object, key)))
 
 

@@ -351,7 +351,7 @@ class SetIterator(IteratorObject):
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether the identity of a value determines what it is equal to: a plain constant, a class, a function."""
+    """Return whether the identity of a value determines what it is equal to: a plain constant, a class, a function."""
     return is_plain(value) or wrapper_for(type(value)).by_identity or type(value) is FunctionType
 
 

@@ -21,7 +21,7 @@ ITEMS = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__lt__
 
 
 def means_a_tuple(vm: VM, cls: type) -> bool:
-    """Whether C code treats an instance of a subclass of tuple as that tuple alone, because it would call no code of the program's.
+    """Return whether C code treats an instance of a subclass of tuple as that tuple alone, because it would call no code of the program's.
 
     A `__repr__` may be there (named tuples have one): functions that write text have models of their own.
     """

@@ -28,7 +28,7 @@ OWN = frozenset({"__annotations__", "__abstractmethods__", "__type_params__"})
 
 
 def is_field(vm: VM, obj: Object, name: str) -> bool:
-    """Whether reading this attribute of a class is reading a field: its metaclass has type's own descriptor of the name."""
+    """Return whether reading this attribute of a class is reading a field: its metaclass has type's own descriptor of the name."""
     return name in type.__dict__ and hasattr(type(type.__dict__[name]), "__set__") and vm.raw_type_lookup(obj.cls, name) is type.__dict__[name]
 
 
@@ -79,13 +79,13 @@ LOOKED_AT = ("__getattribute__", "__getattr__", "__hash__", "__eq__", "__ne__", 
 
 
 def is_of_program(found: Any) -> bool:
-    """Whether the attribute under a method's name is Python code that is neither CPython's nor that of a library which framejit knows."""
+    """Return whether the attribute under a method's name is Python code that is neither CPython's nor that of a library which framejit knows."""
     function = getattr(found, "__func__", found) if isinstance(found, (classmethod, staticmethod)) else found
     return isinstance(function, FunctionType) and function.__globals__.get("__name__", "").partition(".")[0] not in LIBRARIES
 
 
 def answers_for_itself(vm: VM, cls: type) -> bool:
-    """Whether C code that is given this class may run the program's code, because its metaclass defines attribute access, hashes or comparisons."""
+    """Return whether C code that is given this class may run the program's code, because its metaclass defines attribute access, hashes or comparisons."""
     return type(cls) is not type and any(is_of_program(vm.raw_type_lookup(type(cls), name)) for name in LOOKED_AT)
 
 

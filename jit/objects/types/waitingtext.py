@@ -128,12 +128,12 @@ def format_by_percent(number: Any, template: str) -> str:
 
 
 def is_from_outside(obj: Object) -> bool:
-    """Whether an Object is a str from outside whose value nothing has asked for."""
+    """Return whether an Object is a str from outside whose value nothing has asked for."""
     return isinstance(obj, StringObject) and obj.pending
 
 
 def waits(vm: VM, obj: Object) -> bool:
-    """Whether an Object is a number or string that isn't guarded, or a text that contains one."""
+    """Return whether an Object is a number or string that isn't guarded, or a text that contains one."""
     if is_from_outside(obj):
         return True
     if isinstance(obj, NumberObject):
@@ -177,7 +177,7 @@ def text_of(parts: Sequence[Part]) -> DeferredText | UnbackedText:
 
 
 def is_waiting(text: Object) -> bool:
-    """Whether a text contains numbers that aren't guarded."""
+    """Return whether a text contains numbers that aren't guarded."""
     return isinstance(text, UnbackedText) or (isinstance(text, DeferredText) and text.pending)
 
 

@@ -124,7 +124,7 @@ class Conditions:
         return math.prod([shape.Max(1, size) for size in sizes[dim + 1 :]], start=sympy.Integer(1))
 
     def _may_vary(self, source: Source) -> bool:
-        """Whether a path begins at an argument that has ints in it that vary."""
+        """Return whether a path begins at an argument that has ints in it that vary."""
         root: Source | None = source
         while root is not None and not isinstance(root, Local):
             root = root.base

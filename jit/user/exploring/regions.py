@@ -69,7 +69,7 @@ class InputRegion:
         return symbols_of(self.example)
 
     def accepts(self, sizes: Sizes) -> bool:
-        """Whether inputs of these sizes are in the region."""
+        """Return whether inputs of these sizes are in the region."""
         return holds(self.guards, sizes) and holds(bounds_of(self.example), sizes)
 
     def inputs(self, sizes: Sizes | None = None, seed: int = 0) -> Arguments:
@@ -105,7 +105,7 @@ class ExploredInputs(Sequence[InputRegion]):
 
     @property
     def complete(self) -> bool:
-        """Whether all inputs are in a region, and each region was traced to its end."""
+        """Return whether all inputs are in a region, and each region was traced to its end."""
         return not self.unexplored
 
     def __getitem__(self, index: Any) -> Any:
@@ -137,7 +137,7 @@ def bounds_of(example: ExampleInputs) -> list[Any]:
 
 
 def holds(conditions: Iterable[Any], sizes: Sizes) -> bool:
-    """Whether conditions are true when Python evaluates them. A condition that can't be computed counts as false."""
+    """Return whether conditions are true when Python evaluates them. A condition that can't be computed counts as false."""
     try:
         return all(value_of(condition, sizes) for condition in conditions)
     except (ArithmeticError, ValueError):

@@ -79,7 +79,7 @@ def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str], has_ru
 
 
 def may_need_grad(vm: TorchVM, value: TensorObject, in_transform: bool) -> bool:
-    """Whether an argument of a Function requires a gradient. In a transform it may at each level, which its fake doesn't show."""
+    """Return whether an argument of a Function requires a gradient. In a transform it may at each level, which its fake doesn't show."""
     fake = value.look(vm)
     return fake.requires_grad or (in_transform and (fake.is_floating_point() or fake.is_complex()))
 
@@ -302,7 +302,7 @@ class Application:
         return tuple(found)
 
     def is_computed(self, node: Any) -> bool:
-        """Whether a node has been made since the forward began, and isn't a result."""
+        """Return whether a node has been made since the forward began, and isn't a result."""
         return is_later(node, self.before) and node not in self.vm.graph.nodes_of(self.tensors)
 
     def moved(self) -> tuple[int, ...]:
@@ -310,7 +310,7 @@ class Application:
         return tuple([index for index, arg in enumerate(self.inputs()) if may_need_grad(self.vm, arg, True)])
 
     def share_memory(self, tensors: Sequence[Object], fakes: list[torch.Tensor]) -> bool:
-        """Whether some tensors share memory with others."""
+        """Return whether some tensors share memory with others."""
         sharing = self.vm.graph.fakes.sharing_memory(fakes) if tensors else []
         return any(isinstance(obj, TensorObject) and any(obj.fake is fake for fake in sharing) for obj in tensors)
 
@@ -327,7 +327,7 @@ class Application:
 
 
 def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
-    """Whether a Function's backward is decorated with `once_differentiable`, possibly under other decorators."""
+    """Return whether a Function's backward is decorated with `once_differentiable`, possibly under other decorators."""
     function: Any = real.backward
     while function is not None:
         if getattr(function, "__code__", None) is ONCE:
@@ -337,10 +337,10 @@ def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
 
 
 def is_later(node: Any, before: fx.Node | None) -> bool:
-    """Whether an argument of a node is a node that was made after another, and isn't a placeholder."""
+    """Return whether an argument of a node is a node that was made after another, and isn't a placeholder."""
     return before is not None and isinstance(node, fx.Node) and node.op != "placeholder" and node > before
 
 
 def is_none(value: Object) -> bool:
-    """Whether a value is None."""
+    """Return whether a value is None."""
     return isinstance(value, ConstObject) and value.value is None

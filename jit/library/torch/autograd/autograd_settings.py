@@ -28,5 +28,5 @@ switch_of_program(Switch(torch._C._is_multithreading_enabled, torch._C._set_mult
 
 
 def are_hooks_set_outside(vm: TorchVM) -> bool:
-    """Whether hooks on saved tensors were in force when the trace began. Inside hooks that it has set itself, that has been asked already."""
+    """Return whether hooks on saved tensors were in force when the trace began. Inside hooks that it has set itself, that has been asked already."""
     return vm.graph.modes.current.hooks is None and vm.guards.read(AUTOGRAD._top_saved_tensors_default_hooks, True) is not None

@@ -92,7 +92,7 @@ class Question:
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
     def can_change_again(self, vm: TorchVM, repeating: Sequence[Repeating]) -> bool:
-        """Whether the backward pass is the only one that changes statistics, if it changes any."""
+        """Return whether the backward pass is the only one that changes statistics, if it changes any."""
         if not any(change.follows(output.look(vm)) for change in repeating for output in self.outputs if isinstance(output, TensorObject)):
             return True
         retains = self.create_graph or abstract.truth(vm, vm.observe(self.retain_graph))
@@ -156,7 +156,7 @@ class Question:
 
     @property
     def is_method(self) -> bool:
-        """Whether it is a call of the method `backward()` of a tensor."""
+        """Return whether it is a call of the method `backward()` of a tensor."""
         return self.name == METHOD
 
     def note(self, vm: TorchVM) -> None:

@@ -159,7 +159,7 @@ class Captured:
         return [value for _, value in obj.items(self.vm)] if isinstance(obj, DictObject) and obj.cls is dict else None
 
     def is_differentiable(self) -> bool:
-        """Whether the result is a tensor, or a tuple of them: all different, computed, no views, and with a gradient if the dtype allows one."""
+        """Return whether the result is a tensor, or a tuple of them: all different, computed, no views, and with a gradient if the dtype allows one."""
         items = self._parts(self.result) if isinstance(self.result, TupleObject) else [self.result]
         looks = [tensor.look(self.vm) for tensor in self.computed]
         return items == self.computed and all(
@@ -300,5 +300,5 @@ def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: froz
 
 
 def runs_functions(inner: InnerGraph) -> bool:
-    """Whether a graph, or one inside it, uses one of the operators in NO_RULE."""
+    """Return whether a graph, or one inside it, uses one of the operators in NO_RULE."""
     return any(node.target in NO_RULE for node in (*inner.graph.nodes, *nodes_inside(inner.modules)))

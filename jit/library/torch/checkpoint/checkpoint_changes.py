@@ -108,7 +108,7 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
 
 
 def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node]) -> bool:
-    """Whether statistics and counters change as by BatchNorm, and are used by nothing else."""
+    """Return whether statistics and counters change as by BatchNorm, and are used by nothing else."""
     means, variances = ([given[name] for given in norms.values()] for name in STATISTICS)
     return (
         all(grows(node) for node in counts)
@@ -121,7 +121,7 @@ def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Nod
 def come_again(
     changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node], differentiable: Sequence[torch.Tensor]
 ) -> bool:
-    """Whether the gradient of each result needs all changes to be made a second time, because the last change is among its ancestors."""
+    """Return whether the gradient of each result needs all changes to be made a second time, because the last change is among its ancestors."""
     last = [node for node in changed if node in norms or node in counts][-1:]
     ends = [node.meta["example_value"].grad_fn for node in last if node in norms]
     return all(leads_to(fake, ends) for fake in differentiable)
@@ -163,25 +163,25 @@ def changed_by(node: fx.Node) -> fx.Node | None:
 
 
 def computes(body: Body, node: fx.Node) -> bool:
-    """Whether an operator changes in place a tensor that another operator of the function has computed."""
+    """Return whether an operator changes in place a tensor that another operator of the function has computed."""
     tensor = changed_by(node)
     return tensor is not None and body.makes(tensor)
 
 
 def grows(node: fx.Node) -> bool:
-    """Whether a node counts batches: it adds a known int to a tensor."""
+    """Return whether a node counts batches: it adds a known int to a tensor."""
     return node.target == "add_" and len(node.args) == 2 and type(node.args[1]) is int and not node.kwargs
 
 
 def are_apart(body: Body, tensors: Sequence[fx.Node]) -> bool:
-    """Whether these tensors are all from outside the function, are used by one node each, and share no memory with others that are used."""
+    """Return whether these tensors are all from outside the function, are used by one node each, and share no memory with others that are used."""
     memory = [fake.untyped_storage()._cdata for node in body.lifted.values() if isinstance(fake := node.meta["example_value"], torch.Tensor)]
     lifted = set(body.lifted.values())
     return all(tensor in lifted and len(tensor.users) == 1 and memory.count(memory_of(tensor)) == 1 for tensor in tensors)
 
 
 def is_changed_behind(norm: fx.Node, batch: fx.Node, changed: Sequence[fx.Node]) -> bool:
-    """Whether a tensor that a BatchNorm has normalised is changed in place later."""
+    """Return whether a tensor that a BatchNorm has normalised is changed in place later."""
     later = changed[changed.index(norm) + 1 :]
     return any((tensor := changed_by(node)) is not None and memory_of(tensor) == memory_of(batch) for node in later if statistics_of(node) is None)
 

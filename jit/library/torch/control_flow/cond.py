@@ -25,7 +25,7 @@ app(torch.cond, cond_op)(plain.cond)
 
 @models(plain.is_open)
 def is_open(vm: TorchVM, pred: Object) -> Object:
-    """Whether a predicate is a tensor, or a bool read from tensors."""
+    """Return whether a predicate is a tensor, or a bool read from tensors."""
     pred = vm.observe(pred)
     return vm.const(isinstance(pred, TensorObject) or (isinstance(pred, UnbackedNumber) and vm.graph.unbacked.value(pred.truth_value()) is None))
 

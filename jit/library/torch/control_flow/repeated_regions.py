@@ -106,7 +106,7 @@ class Unmoved:
 
 
 def has_changes(vm: TorchVM) -> bool:
-    """Whether the trace has changed anything from outside apart from tensors, whose changes show on their Objects."""
+    """Return whether the trace has changed anything from outside apart from tensors, whose changes show on their Objects."""
     return any(not isinstance(effect, TensorObject) for effect in vm.effects.all())
 
 
@@ -198,7 +198,7 @@ def found_at(vm: TorchVM, operand: TensorObject, places: dict[Source, Source], v
 
 
 def below(source: Source | None, places: set[Source]) -> bool:
-    """Whether a path goes through one of these."""
+    """Return whether a path goes through one of these."""
     while source is not None and source not in places:
         source = source.base
     return source is not None
@@ -233,7 +233,7 @@ def note_region(
 
 
 def is_plain(obj: Object) -> bool:
-    """Whether guards cover everything that a trace has found out about a value from outside."""
+    """Return whether guards cover everything that a trace has found out about a value from outside."""
     if isinstance(obj, NumberObject):
         return obj.is_known()
     return not isinstance(obj, TensorObject) or (obj.cls in PLAIN_TENSORS and not obj.has_more())

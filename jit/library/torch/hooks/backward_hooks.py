@@ -35,13 +35,13 @@ NO_GRADIENT = ", where a hook gives what is no such gradient"
 
 
 def has_hooks(vm: TorchVM, leaves: Sequence[TensorObject]) -> bool:
-    """Whether a backward pass to these leaves may reach hooks, or must keep gradients of other tensors."""
+    """Return whether a backward pass to these leaves may reach hooks, or must keep gradients of other tensors."""
     listening = vm.graph.listening
     return bool(listening.hooks or listening.retaining) or any(has_had_hooks(vm, leaf) for leaf in leaves)
 
 
 def has_had_hooks(vm: TorchVM, leaf: TensorObject) -> bool:
-    """Whether a leaf from outside has hooks, or had any. The trace may have removed some that are still there while the graph runs."""
+    """Return whether a leaf from outside has hooks, or had any. The trace may have removed some that are still there while the graph runs."""
     if leaf.source is None:
         return False
     return any(getattr(leaf.value, name) is not None for name in HOOKS) or any(one.tensor is leaf for one in vm.graph.listening.on_inputs)
@@ -219,10 +219,10 @@ class Pass:
 
 
 def is_none(value: Object) -> bool:
-    """Whether a value is None."""
+    """Return whether a value is None."""
     return isinstance(value, ConstObject) and value.value is None
 
 
 def looks_like(found: torch.Tensor, gradient: torch.Tensor) -> bool:
-    """Whether autograd accepts a hook's result in place of a gradient."""
+    """Return whether autograd accepts a hook's result in place of a gradient."""
     return found.shape == gradient.shape and found.dtype == gradient.dtype and found.device == gradient.device

@@ -121,12 +121,12 @@ def listen(vm: TorchVM, tensor: TensorObject, code: BackwardCode, gradient: fx.N
 
 
 def is_left_to_native_code(vm: TorchVM) -> bool:
-    """Whether an earlier trace has found that the present instruction has to run natively."""
+    """Return whether an earlier trace has found that the present instruction has to run natively."""
     return vm.attempt(vm.place) is None
 
 
 def may_defer(vm: TorchVM, tensor: TensorObject) -> bool:
-    """Whether a backward pass in the graph can call a hook on a tensor that the graph has computed."""
+    """Return whether a backward pass in the graph can call a hook on a tensor that the graph has computed."""
     graph = vm.graph
     return graph.modes.current.grad and graph.body is graph.outermost and graph.demands.takes_gradients and not tensor.look(vm).is_leaf
 
@@ -220,7 +220,7 @@ def put_on_input(vm: TorchVM, tensor: TensorObject, hook: Object, method: str) -
 
 
 def holds_computed(vm: TorchVM, hook: Object) -> bool:
-    """Whether a hook may ask for gradients of something that the graph has computed."""
+    """Return whether a hook may ask for gradients of something that the graph has computed."""
     seen: set[int] = set()
     waiting = [hook]
     while waiting:

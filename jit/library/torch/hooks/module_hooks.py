@@ -68,7 +68,7 @@ class Hearing(Object):
 
 
 def is_heard(vm: TorchVM, hook: Object) -> bool:
-    """Whether the graph has put hooks on a module's arguments, for this BackwardHook of torch."""
+    """Return whether the graph has put hooks on a module's arguments, for this BackwardHook of torch."""
     return isinstance(vm.observe(abstract.getattr_(vm, hook, "grad_outputs")), Hearing)
 
 

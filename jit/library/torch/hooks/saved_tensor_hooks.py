@@ -152,7 +152,7 @@ class CheckedHooks:
 
 
 def is_moved(graph: InnerGraph, device: torch.device) -> bool:
-    """Whether a graph moves a tensor to another device. AOTAutograd may prefer to keep the tensor as it was, and move it when the backward pass runs."""
+    """Return whether a graph moves a tensor to another device. AOTAutograd may prefer to keep the tensor as it was, and move it when the backward pass runs."""
     made = [node.meta.get("example_value") for node in graph.graph.nodes]
     return any(isinstance(value, torch.Tensor) and value.device != device for value in made)
 

@@ -78,7 +78,7 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
 
 
 def may_change(obj: Object) -> bool:
-    """Whether a value from outside may be replaced, or have other contents, by the time autograd runs the code. Functions with their defaults, classes,
+    """Return whether a value from outside may be replaced, or have other contents, by the time autograd runs the code. Functions with their defaults, classes,
     modules and Triton kernels are assumed to stay, and so are the contents of modules and classes of torch and of the standard library.
     """
     source = None if issubclass(type(obj.value), STAYS) or is_kernel(obj.value) else obj.source

@@ -46,7 +46,7 @@ class Reached:
         self.cells |= other.cells
 
     def rests_on(self, guard: Guard) -> bool:
-        """Whether this guards a value that was assumed not to change: the code or the defaults of such a function, or the class that has it."""
+        """Return whether this guards a value that was assumed not to change: the code or the defaults of such a function, or the class that has it."""
         source = guard.source
         if any(guard is made for made in self.guards) or source in self.taken_to_stay:
             return True
@@ -59,7 +59,7 @@ class Reached:
         return source in self.taken_to_stay
 
     def is_changed_by(self, record: TrailRecord) -> bool:
-        """Whether a mutation has changed one of these values, among those made by the trace."""
+        """Return whether a mutation has changed one of these values, among those made by the trace."""
         if id(record.owner) not in self.made:
             return False
         if isinstance(record, FieldFilled):
@@ -68,7 +68,7 @@ class Reached:
         return isinstance(record, Changed) or (isinstance(record, FieldSet) and not record.is_restored())
 
     def has_outside(self, obj: Object) -> bool:
-        """Whether a value from outside is one of these, or belongs to one of them."""
+        """Return whether a value from outside is one of these, or belongs to one of them."""
         source = None if isinstance(obj, TensorObject) else obj.source
         while source is not None and source not in self.sources:
             source = source.base
@@ -119,7 +119,7 @@ def stored_outside(vm: TorchVM) -> Iterator[Object]:
 
 
 def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
-    """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
+    """Return whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
     return vm.effects.has_changed_since(mark) or any(map(before.is_changed_by, vm.trail.since(mark)))
 
 
@@ -153,14 +153,14 @@ def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, 
 
 
 def is_of_no_call(source: Source) -> bool:
-    """Whether a path leads to the same value in every call."""
+    """Return whether a path leads to the same value in every call."""
     while source.base is not None and source.base.base is not None:
         source = source.base
     return isinstance(source, Pinned)
 
 
 def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:
-    """Whether a program can ask for gradients of one of the graph's outputs."""
+    """Return whether a program can ask for gradients of one of the graph's outputs."""
     vm.graph.refresh()
     fakes = [output.meta["example_value"] for output in outputs if isinstance(output, fx.Node)]
     with vm.graph.fakes.running():

@@ -51,7 +51,7 @@ def shape_given(vm: TorchVM, arg: Object) -> tuple[int, ...] | None:
 
 
 def is_as_torch_made_it(lazy: Object) -> bool:
-    """Whether a module from outside makes its parameters by torch's code alone."""
+    """Return whether a module from outside makes its parameters by torch's code alone."""
     real = lazy.value
     methods = LAZY.get(type(real))
     return lazy.source is not None and methods is not None and methods == tuple(getattr(type(real), name, None) for name in METHODS) and not (
@@ -60,7 +60,7 @@ def is_as_torch_made_it(lazy: Object) -> bool:
 
 
 def has_changed_anything(vm: TorchVM) -> bool:
-    """Whether the call has already changed something that might affect new parameters: values, modes, the state of random numbers."""
+    """Return whether the call has already changed something that might affect new parameters: values, modes, the state of random numbers."""
     graph = vm.graph
     if graph.is_inner() or graph.modes.current != graph.modes.initial or graph.function_modes.stack or graph.function_modes.initial:
         return True

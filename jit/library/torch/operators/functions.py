@@ -96,7 +96,7 @@ AUTOCAST_DTYPES: dict[Any, str] = {torch.get_autocast_gpu_dtype: "cuda", torch.g
 
 
 def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) -> bool:
-    """Whether a setting is that of an autocast inside the trace: then it needs no guard."""
+    """Return whether a setting is that of an autocast inside the trace: then it needs no guard."""
     device = args[0] if function is torch.get_autocast_dtype and args else AUTOCAST_DTYPES.get(function)
     before, now = ({name: dtype for name, _, dtype in modes.autocast} for modes in (vm.graph.modes.initial, vm.graph.modes.current))
     return device in before and before[device] != now[device]

@@ -30,7 +30,7 @@ def number(value: Number) -> Number:
 
 
 def is_zero(value: Number) -> bool:
-    """Whether a setting is known to be 0."""
+    """Return whether a setting is known to be 0."""
     return type(value) in (int, float) and value == 0
 
 

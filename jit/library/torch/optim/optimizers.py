@@ -58,7 +58,7 @@ def wrapped(function: Any) -> Any:
 
 
 def is_traceable(vm: TorchVM, function: Any) -> bool:
-    """Whether the function in STEP is a step that the program has written, or one of torch's whose arithmetic can be one node."""
+    """Return whether the function in STEP is a step that the program has written, or one of torch's whose arithmetic can be one node."""
     module = str(getattr(wrapped(function), "__module__", None))
     return not module.startswith("torch.optim.") or (vm.graph.demands.takes_gradients and module in TRACEABLE)
 
@@ -74,7 +74,7 @@ def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: di
 
 
 def is_from_outside(frame: FrameView[Object] | None) -> bool:
-    """Whether the optimizer whose `step` this frame runs existed before the trace began."""
+    """Return whether the optimizer whose `step` this frame runs existed before the trace began."""
     optimizer = None if frame is None else frame.locals[0]
     return isinstance(optimizer, Object) and optimizer.source is not None
 
@@ -103,7 +103,7 @@ def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]
 
 
 def records(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> bool:
-    """Whether autograd is to record a step: with `differentiable=True`, which SGD doesn't pass to its arithmetic."""
+    """Return whether autograd is to record a step: with `differentiable=True`, which SGD doesn't pass to its arithmetic."""
     if "differentiable" in given and abstract.truth(vm, given["differentiable"]):
         return True
     tensors = [item.look(vm) for items in lists.values() for item in items if isinstance(item, TensorObject)]

@@ -123,7 +123,7 @@ def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
 
 
 def is_handled(vm: TorchVM) -> bool:
-    """Whether a handler in the program would see an exception raised here."""
+    """Return whether a handler in the program would see an exception raised here."""
     mark = vm.trail.mark()
     found = vm.note_handlers()
     vm.trail.undo_to(mark)  # the question isn't about an operation of the graph
@@ -131,7 +131,7 @@ def is_handled(vm: TorchVM) -> bool:
 
 
 def may_raise(vm: VM, scheduler: Object) -> bool:
-    """Whether a step of a scheduler may fail: because of a function of the program, or of a group of parameters that the scheduler doesn't know."""
+    """Return whether a step of a scheduler may fail: because of a function of the program, or of a group of parameters that the scheduler doesn't know."""
     if issubclass(scheduler.cls, OF_RULES):
         functions = [unwrapped(vm.observe(rule).value) for rule in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, scheduler, "lr_lambdas")))]
         return any(code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM for function in functions)

@@ -74,7 +74,7 @@ class WrapperTensors(TensorKind):
 
 
 def flattens(cls: type) -> bool:
-    """Whether tensors of a class override operators, and say of which others they consist."""
+    """Return whether tensors of a class override operators, and say of which others they consist."""
     names = ("__tensor_flatten__", "__tensor_unflatten__")
     return overrides_operators(cls) and all(classes.lookup(cls, name, None) is not None for name in names)
 

@@ -39,7 +39,7 @@ PARTS: dict[torch.layout, tuple[Any, ...]] = {
 
 
 def is_sparse(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has its data in tensors of indices and values."""
+    """Return whether a tensor has its data in tensors of indices and values."""
     with torch._C.DisableTorchFunction():
         return tensor.layout in PARTS
 

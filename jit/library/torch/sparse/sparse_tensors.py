@@ -81,7 +81,7 @@ MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradi
 
 
 def is_lost(sparse: torch.Tensor) -> bool:
-    """Whether AOTAutograd can't do with a sparse tensor: it would lose its gradient, and may end the process over one that a backward pass needs."""
+    """Return whether AOTAutograd can't do with a sparse tensor: it would lose its gradient, and may end the process over one that a backward pass needs."""
     return sparse.requires_grad if sparse.layout is torch.sparse_coo else torch.is_grad_enabled()
 
 

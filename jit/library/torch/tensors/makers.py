@@ -93,7 +93,7 @@ def default_device(vm: TorchVM) -> Object:
 
 
 def takes_floats(vm: TorchVM, dtype: Object | None) -> bool:
-    """Whether a tensor of this dtype, or without a given one, accepts any float: for an int dtype, a float that doesn't fit is an error."""
+    """Return whether a tensor of this dtype, or without a given one, accepts any float: for an int dtype, a float that doesn't fit is an error."""
     given = None if dtype is None else vm.observe(dtype).constant(vm)
     return given is None or given.is_floating_point or given.is_complex
 
@@ -108,12 +108,12 @@ def in_double(vm: TorchVM, number: Object) -> Object | None:
 
 
 def is_unknown(vm: TorchVM, item: Object) -> bool:
-    """Whether this is a number that depends on data, or a symbolic one."""
+    """Return whether this is a number that depends on data, or a symbolic one."""
     return item.is_symbolic(vm) or (isinstance(item, NumberObject) and item.symbol(vm) is not None)
 
 
 def has_unknown(vm: TorchVM, data: Object) -> bool:
-    """Whether there is a tensor or a symbolic number in nested lists and tuples."""
+    """Return whether there is a tensor or a symbolic number in nested lists and tuples."""
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)
         if isinstance(item, TensorObject) or is_unknown(vm, item):
@@ -169,7 +169,7 @@ def elements(vm: TorchVM, data: Object) -> tuple[list[int], list[Object]] | None
 
 
 def is_element(leaf: Object) -> bool:
-    """Whether this can be one number of a tensor: torch warns of a tensor that requires a gradient."""
+    """Return whether this can be one number of a tensor: torch warns of a tensor that requires a gradient."""
     if isinstance(leaf, TensorObject):
         fake = leaf.fake
         plain_cpu = leaf.cls in (torch.Tensor, torch.nn.Parameter) and fake.device.type == "cpu" and not fake.requires_grad
@@ -186,7 +186,7 @@ def inferred(dtypes: Sequence[torch.dtype]) -> torch.dtype:
 
 
 def is_exact(leaf: Object, into: torch.dtype) -> bool:
-    """Whether operators convert an element to the same value as a conversion through a Python number would."""
+    """Return whether operators convert an element to the same value as a conversion through a Python number would."""
     if not isinstance(leaf, TensorObject):
         return into.is_floating_point or leaf.cls in (int, bool) or into.is_complex
     kind = leaf.fake.dtype
@@ -271,7 +271,7 @@ def constructing(dtype: Callable[[], torch.dtype], name: str) -> Callable[..., O
 
 
 def are_numbers(vm: TorchVM, data: Object, dtype: torch.dtype) -> bool:
-    """Whether nested lists contain only numbers, of a type that the dtype takes unchanged."""
+    """Return whether nested lists contain only numbers, of a type that the dtype takes unchanged."""
     kinds = (int, bool, float) if dtype.is_floating_point else (int, bool) if dtype is not torch.bool else (bool,)
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)

@@ -108,7 +108,7 @@ def with_tensors(vm: TorchVM, key: Object) -> Object:
 
 
 def is_list_of_numbers(vm: TorchVM, part: Object) -> bool:
-    """Whether a part of a key is a list of ints at least one of which isn't known."""
+    """Return whether a part of a key is a list of ints at least one of which isn't known."""
     if part.cls is not list or not isinstance(part, ListObject) or not vm.graph.unbacked.may_begin():
         return False
     items = [vm.observe(item) for item in part.items(vm)]
@@ -157,7 +157,7 @@ def by_index(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]
 
 
 def is_zero(vm: TorchVM, parts: list[Object]) -> bool:
-    """Whether a key is the known number 0."""
+    """Return whether a key is the known number 0."""
     return len(parts) == 1 and parts[0].cls is int and parts[0].is_known() and parts[0].constant(vm) == 0
 
 
@@ -219,7 +219,7 @@ def with_numbers_in_slices(vm: TorchVM, tensor: TensorObject, key: Object, parts
 
 
 def has_tensors(vm: TorchVM, part: Object) -> bool:
-    """Whether a part of a key is a slice whose bounds are tensors that stand for integers."""
+    """Return whether a part of a key is a slice whose bounds are tensors that stand for integers."""
     return isinstance(part, SliceObject) and any(isinstance(bound, TensorObject) and is_place(bound) for bound in map(vm.observe, part.parts()))
 
 
@@ -230,7 +230,7 @@ def number_of(vm: TorchVM, bound: Object) -> Object:
 
 
 def takes_all(part: Object) -> bool:
-    """Whether a part of a key selects everything."""
+    """Return whether a part of a key selects everything."""
     return part.cls is type(...) or (isinstance(part, SliceObject) and all(bound.cls is type(None) for bound in part.parts()))
 
 
@@ -253,7 +253,7 @@ def offset(node: fx.Node) -> tuple[fx.Node, int]:
 
 
 def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Object) -> bool:
-    """Whether the graph checks that a slice has this length, and lies inside a dimension of this size."""
+    """Return whether the graph checks that a slice has this length, and lies inside a dimension of this size."""
     if not (isinstance(start, UnbackedNumber) and isinstance(stop, UnbackedNumber)):
         return False
     last = operators.binary_op(vm, "-", size, vm.const(length))
@@ -264,13 +264,13 @@ def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Objec
     )
     return all(is_checked(vm, condition) for condition in conditions)
 def is_drawn_within(vm: TorchVM, number: UnbackedNumber, size: Object) -> bool:
-    """Whether a number is drawn from a range of valid positions in a dimension of this size."""
+    """Return whether a number is drawn from a range of valid positions in a dimension of this size."""
     bounds = bounds_of(number.node, vm.graph.are_changed) if isinstance(number, Datum) and size.is_known() else None
     return bounds is not None and -size.value <= bounds[0] and bounds[1] < size.value
 
 
 def is_place(part: Object) -> bool:
-    """Whether a part of a key selects one position of a dimension, which depends on the data of tensors."""
+    """Return whether a part of a key selects one position of a dimension, which depends on the data of tensors."""
     if isinstance(part, TensorObject):
         fake = part.fake
         return fake.dim() == 0 and fake.dtype not in MASKS and not (fake.is_floating_point() or fake.is_complex())

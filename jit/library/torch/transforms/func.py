@@ -118,7 +118,7 @@ class Transform:
         return items(vm, result)
 
     def leaks(self, mark: int, before: Reached) -> bool:
-        """Whether something that the function has changed holds a tensor of the inner graph. Other changes are as fine inside a transform as outside."""
+        """Return whether something that the function has changed holds a tensor of the inner graph. Other changes are as fine inside a transform as outside."""
         body = self.vm.graph.body.fx
         seen: set[int] = set()
         waiting = [*self.vm.effects.mutated_since(mark), *[obj for obj in before.made.values() if isinstance(obj, Object)]]

@@ -35,7 +35,7 @@ def transforms_inside(vm: TorchVM, body: Body) -> list[str]:
 
 
 def is_mapped(vm: TorchVM, arg: Object, body: Body) -> bool:
-    """Whether the torch.vmap that runs a graph maps a Function's argument."""
+    """Return whether the torch.vmap that runs a graph maps a Function's argument."""
     return isinstance(arg, TensorObject) and depends_on_arguments(vm.graph.nodes_of([arg]), vm.graph.body, body)
 
 

@@ -173,7 +173,7 @@ def launch(vm: TorchVM, kernel: Any, named: Named, grid: Object) -> Object:
 
 
 def are_known(descriptors: dict[str, tuple[Any, ...]]) -> bool:
-    """Whether torch's operator for launches supports these descriptors, and finds out what kernels write through them."""
+    """Return whether torch's operator for launches supports these descriptors, and finds out what kernels write through them."""
     return has_triton_tensor_descriptor_host_tma() and all(parts[1:] == ("zero", False)[: len(parts) - 1] for parts in descriptors.values())
 
 

@@ -113,17 +113,17 @@ def innermost(kernel: Any) -> Any:
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether a value is a kernel, with any wrappers."""
+    """Return whether a value is a kernel, with any wrappers."""
     return JIT in sys.modules and issubclass(type(value), sys.modules[JIT].KernelInterface)
 
 
 def is_interpreted(kernel: Any) -> bool:
-    """Whether a kernel runs as Python, as with `TRITON_INTERPRET=1`."""
+    """Return whether a kernel runs as Python, as with `TRITON_INTERPRET=1`."""
     return isinstance(innermost(kernel), import_module(INTERPRETER).InterpretedFunction)
 
 
 def has_hooks(kernel: Any) -> bool:
-    """Whether Python code, even Triton's own, runs before or after the kernel: it may change any of the arguments."""
+    """Return whether Python code, even Triton's own, runs before or after the kernel: it may change any of the arguments."""
     if getattr(innermost(kernel), "pre_run_hooks", None):
         return True
     return any(
