@@ -9,20 +9,11 @@ from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
-from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
-from framejit._runtime import LEAVES as LEAF_NUMBERS
-from framejit._runtime import GuardTree
-from framejit.guards import global_state, script_source, shapes, tensor_source  # noqa: F401  (whose kinds are in the tables too)
-from framejit.guards.kinds import KINDS, Equals, Guard, TypeIs
+from framejit._runtime import ACCESSORS, LEAVES, GuardTree
+from framejit.guards.kinds import Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
-from framejit.guards.source import MISSING, SOURCES, Call, Pinned, Root, Source
+from framejit.guards.source import MISSING, Call, Pinned, Root, Source
 from framejit.program import classes
-
-STEPS = {kind: ACCESSOR_NUMBERS[accessor] for accessor, kind in SOURCES.items()}
-"""The number of each kind of source's accessor."""
-
-LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}
-"""The number of each kind's leaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +175,12 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
         if base is not None and source.needs_exact_type:
             check_attribute(source, steps[id(base)])
-        nodes.append((STEPS[type(source)], 0 if base is None else index[id(base)], payload))
+        nodes.append((ACCESSORS[source.accessor], 0 if base is None else index[id(base)], payload))
         for guard in step.leaves:
             payload = guard.native()
             if payload is MISSING or type(guard) is Equals:
                 check_payload(guard, payload)
-            leaves.append((number, LEAVES[type(guard)], payload))
+            leaves.append((number, LEAVES[guard.leaf], payload))
         ordered += step.leaves
     relation_specs = [relation_spec(guard, index) for guard in relations]
     tree = GuardTree(nodes, leaves, relation_specs, [index[id(source)] for source in captured])
@@ -198,7 +189,7 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
 
 def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """A relation as the native tree takes it: the number of the check, the numbers of the nodes, and the numbers that the check itself takes."""
-    return LEAVES[type(guard)], tuple(index[id(source)] for source in guard.sources()), guard.native()
+    return LEAVES[guard.leaf], tuple(index[id(source)] for source in guard.sources()), guard.native()
 
 
 def check_all(guards: Iterable[Guard], call: Call) -> Guard | None:

@@ -24,7 +24,7 @@ from framejit.program.naming import constant, short, with_article
 class Guard:
     """One fact about one call. Base class of all kinds.
 
-    A kind declares its properties in its class, and build.py and explain.py make their tables from them.
+    A kind declares its properties in its class; build.py and explain.py know no table of kinds.
 
     leaf: the name of the C++ leaf. cost: orders siblings, so that guards which are cheap and likely to fail come first. exact_type: the guard holds only for
     values of one exact type. tells_type: the guard implies the type, so that a TypeIs beside it is superfluous. of_contents: the guard is about a value's
@@ -40,10 +40,6 @@ class Guard:
     tells_type: ClassVar[bool] = False
     of_contents: ClassVar[bool] = False
     advice: ClassVar[str | None] = None
-
-    def __init_subclass__(cls) -> None:
-        if cls.leaf:
-            KINDS[cls.leaf] = cls
 
     def native(self) -> Any:
         """The payload of the C++ leaf."""
@@ -114,10 +110,6 @@ class Change:
     path: Path
     kind: type[Guard]
     numbers: tuple[Difference, ...] = field(default=(), compare=False)
-
-
-KINDS: dict[str, type[Guard]] = {}
-"""All kinds of guards, by the names of their leaves."""
 
 
 def same_constant(a: Any, b: Any) -> bool:

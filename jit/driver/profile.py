@@ -13,13 +13,11 @@ from framejit.driver.compiled_module import home
 from framejit.driver.history import with_more
 from framejit.driver.policy import Subject
 from framejit.errors import ConfigError
-from framejit.guards import source
 from framejit.guards.dynamic import NONE, Dimensions
-from framejit.guards.source import Path, Slot, Source
+from framejit.guards.source import SOURCES, Path, Pinned, Slot, Source
 
 VERSION = 1
 Varying = dict[Path, Dimensions]
-KINDS: dict[str, type[Source]] = {kind.accessor: kind for kind in vars(source).values() if isinstance(kind, type) and issubclass(kind, Source)}
 KEYS: dict[str, type] = {kind.__name__: kind for kind in (str, int, bool)}
 """The types of the dicts' keys that paths in profiles may have."""
 
@@ -100,7 +98,7 @@ def encoded(varying: Mapping[Path, Dimensions]) -> Iterator[Any]:
 
 
 def encoded_step(kind: type[Source], key: Any) -> list[Any] | None:
-    if kind is source.Pinned:
+    if kind is Pinned:
         return None
     if isinstance(key, Slot):
         return [kind.accessor, "slot", [key.index, key.name]]
@@ -118,5 +116,5 @@ def decoded_step(step: Any) -> tuple[type[Source], Any]:
     accessor, what, key = step
     if what == "slot":
         index, name = key
-        return KINDS[accessor], Slot(int(index), str(name))
-    return KINDS[accessor], key if what == "plain" else (KEYS[what], KEYS[what](key))
+        return SOURCES[accessor], Slot(int(index), str(name))
+    return SOURCES[accessor], key if what == "plain" else (KEYS[what], KEYS[what](key))

@@ -57,6 +57,14 @@ def one(kind: type[Guard], *payload: Any) -> BuiltGuards:
     return build([kind(slot(Root()), HERE, *payload)], [], [])
 
 
+def kinds_of_guards(base: type[Guard] = Guard) -> dict[str, type[Guard]]:
+    """All kinds of guards, by the names of their leaves."""
+    found = {base.leaf: base} if base.leaf else {}
+    for kind in base.__subclasses__():
+        found |= kinds_of_guards(kind)
+    return found
+
+
 class LyingList(list):  # type: ignore[type-arg]
     def __len__(self) -> int:
         raise AssertionError("the user's Python ran")
