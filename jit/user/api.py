@@ -24,6 +24,7 @@ from framejit.errors import BadArgument, UnknownBackend, suggestion
 from framejit.report import reset_statistics
 from framejit.said import directives
 from framejit.said.directives import untraced
+from framejit.said.vocabulary import spoken
 
 F = TypeVar("F")
 TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")
@@ -63,6 +64,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]: ...
+@spoken
 def compile(
     target: Any = None,
     *positional: Any,
@@ -229,6 +231,7 @@ def reset() -> None:
     reset_statistics()
 
 
+@spoken
 def is_compiling() -> bool:
     """True in compiled code, also while it is traced; False in code that runs uncompiled."""
     return False

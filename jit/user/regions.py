@@ -14,6 +14,7 @@ from framejit._runtime import NEVER, CompiledFunction, mark_code, set_thread_dis
 from framejit.driver.compiled_module import module_with_call
 from framejit.errors import BadArgument
 from framejit.said import directives
+from framejit.said.vocabulary import spoken
 
 _outer = threading.local()
 """The states to which the `with disable()` blocks of a thread return, innermost first. They aren't stored in the object, since it may be entered twice."""
@@ -67,6 +68,7 @@ class error_on_graph_break(Region):
         self.setting = setting
 
 
+@spoken
 class disable_nested_graph_breaks(Region):
     """In `with disable_nested_graph_breaks():`, or under `@disable_nested_graph_breaks`, calls are split in the outermost frame only.
 
@@ -83,10 +85,12 @@ class disable_nested_graph_breaks(Region):
         return self if function is None else self(function)
 
 
+@spoken
 def graph_break(msg: str = "") -> None:
     """Split the graph at this call, for the reason `msg`. Outside compiled code this does nothing."""
 
 
+@spoken
 def skip_frame(msg: str = "") -> None:
     """Run the function that calls this uncompiled, for the reason `msg`. Outside compiled code this does nothing.
 
@@ -94,6 +98,7 @@ def skip_frame(msg: str = "") -> None:
     """
 
 
+@spoken
 def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function that was compiled with `fullgraph=True`, inside compiled code: a graph break in the call is an error."""
     directives.push(directives.ERROR, True)
@@ -103,6 +108,7 @@ def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         directives.pop()
 
 
+@spoken
 class disable:
     """Run code uncompiled: use `@disable` or `disable(fn)` for a function, and `with disable():` for a block.
 

@@ -15,10 +15,10 @@ from framejit.objects.core.registry import RuleOrder, library, models, refuse, w
 from framejit.objects.types.compiledobject import GivenToCompiler
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives, stance
-from framejit.user import api, regions
+from framejit.said.vocabulary import VOCABULARY
 
 
-@models(api.is_compiling)
+@models(VOCABULARY["is_compiling"])
 def is_compiling(vm: VM) -> Object:
     return vm.const(vm.answers.here())
 
@@ -47,17 +47,17 @@ def message_of(vm: VM, message: Object | None) -> str:
     return "" if message is None else str(vm.observe(message).constant(vm))
 
 
-@models(regions.graph_break)
+@models(VOCABULARY["graph_break"])
 def graph_break(vm: VM, msg: Object | None = None) -> Object:
     vm.unsupported(breaks.ExplicitBreak(message_of(vm, msg)))
 
 
-@models(regions.skip_frame)
+@models(VOCABULARY["skip_frame"])
 def skip_frame(vm: VM, msg: Object | None = None) -> Object:
     vm.unsupported(breaks.SkippedFrame(message_of(vm, msg)))
 
 
-@models(regions.disable.__enter__)
+@models(VOCABULARY["disable"].__enter__)
 def disable_enter(vm: VM, self: Object) -> Object:
     vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`", is_block=True))
 
@@ -91,7 +91,7 @@ class WholeGraphFunction(FunctionObject):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         plain = vm.pin(self.value)
-        return abstract.call(vm, vm.pin(regions.whole_graph), [plain, *args], kwargs, delivery)
+        return abstract.call(vm, vm.pin(VOCABULARY["whole_graph"]), [plain, *args], kwargs, delivery)
 
 
 @wraps(CompiledFunction, by_identity=True)
@@ -111,29 +111,29 @@ class NewlyCompiled(GivenToCompiler):
     __slots__ = ("fullgraph",)
 
     def __init__(self, function: Object, options: dict[str, Any]) -> None:
-        super().__init__(CompiledFunction, function, functools.partial(api.compile, **options))
+        super().__init__(CompiledFunction, function, functools.partial(VOCABULARY["compile"], **options))
         self.fullgraph = bool(options.get("fullgraph"))
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if self.fullgraph:
-            return abstract.call(vm, vm.pin(regions.whole_graph), [self.function, *args], kwargs, delivery)
+            return abstract.call(vm, vm.pin(VOCABULARY["whole_graph"]), [self.function, *args], kwargs, delivery)
         return super().call(vm, args, kwargs, delivery)
 
     def getattr(self, vm: VM, name: str) -> Object:
         return self.function if name in ("function", "__wrapped__") else abstract.getattr_(vm, self.function, name)
 
 
-@models(api.compile)
+@models(VOCABULARY["compile"])
 def compile_(vm: VM, target: Object | None = None, *positional: Object, **options: Object) -> Object:
     """`framejit.compile` of a function inside a trace. Anything else is compiled for real, at a break."""
     if target is None or vm.observe(target).cls is type(None):
-        return abstract.call(vm, vm.const(functools.partial), [vm.const(api.compile), *positional], options)
+        return abstract.call(vm, vm.const(functools.partial), [vm.const(VOCABULARY["compile"]), *positional], options)
     real = {name: vm.observe(value).as_real(vm) for name, value in options.items()}
     function = settle(vm.observe(target))
     if not isinstance(function, FunctionObject) or positional:
         raise NotConstant(function)
     try:
-        api.compile(**real)
+        VOCABULARY["compile"](**real)
     except Exception as error:
         vm.raise_(type(error), *error.args)
     if real.get("disable") or (function.value is not MISSING and directives.is_disabled(function.value)):

@@ -13,7 +13,7 @@ from framejit.objects.core.registry import RuleOrder, library, named
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives
 from framejit.said.directives import MADE_BY_TORCH
-from framejit.user import regions
+from framejit.said.vocabulary import VOCABULARY
 
 DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
@@ -47,7 +47,7 @@ def note_age(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[
 
 @named(DECORATORS, "disable_nested_graph_breaks")
 def disable_nested(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
+    return abstract.call(vm, vm.pin(VOCABULARY["disable_nested_graph_breaks"]), [*args, *kwargs.values()])
 
 
 @named(DECORATORS, "DynamoConfigPatchProxy.__enter__")
