@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InputInfo:
-    """One graph input.
+    """One graph input. It isn't the trace's GraphInput, since backends add inputs that no program has (floats.py), and know neither Objects nor sources.
 
     Attributes:
         name: the placeholder's name.

@@ -7,7 +7,7 @@ A subject (sparse tensors, hooks on saved tensors, ...) handles the operators th
         if ...:
             state.vm.unsupported(breaks.UnsupportedOperation(...))
 
-The builder runs all rules of a phase, in the order of their qualified names, and doesn't know any of them.
+The builder runs all rules of a phase, in the order of their qualified names, and doesn't know any of them. So no two rules may have the same name.
 """
 
 from __future__ import annotations
@@ -94,11 +94,17 @@ Rule = Callable[["TraceState", OperatorCall], None]
 RULES: dict[Phase, list[Rule]] = {phase: [] for phase in Phase}
 
 
+class SecondRule(Exception):
+    """Two rules of one phase have the same name, so that nothing tells which of them runs first."""
+
+
 def rule(phase: Phase) -> Callable[[Rule], Rule]:
-    """Register a function to be called with each operation in this phase."""
+    """Register a function to be called with each operation in this phase. Raises SecondRule if the phase has a rule of that name in that module."""
 
     def register(function: Rule) -> Rule:
         known = RULES[phase]
+        if any((one.__module__, one.__qualname__) == (function.__module__, function.__qualname__) for one in known):
+            raise SecondRule(f"{phase.name} has two rules with the name {function.__qualname__} in {function.__module__}")
         known.append(function)
         known.sort(key=lambda one: (one.__module__, one.__qualname__))  # not by the order in which files are imported
         return function

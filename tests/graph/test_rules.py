@@ -13,7 +13,7 @@ import framejit
 from framejit import library
 from framejit.breaks import UnsupportedOperation
 from framejit.graph import operator_call
-from framejit.graph.operator_call import RULES, OperatorCall, Phase, rule
+from framejit.graph.operator_call import RULES, OperatorCall, Phase, Rule, SecondRule, rule
 from framejit.graph.trace_state import TraceState
 
 GRAPH = Path(operator_call.__file__).parent
@@ -76,6 +76,20 @@ def test_the_order_of_rules_does_not_depend_on_the_order_of_imports() -> None:
         for one in given:
             rule(Phase.CHECK)(one)
         assert RULES[Phase.CHECK] == [first, second]
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_second_rule_of_one_name_is_an_error() -> None:
+    def named() -> Rule:
+        def check_nothing(state: TraceState, operation: OperatorCall) -> None: ...
+
+        return check_nothing
+
+    rule(Phase.CHECK)(named())
+    with pytest.raises(SecondRule, match=r"CHECK has two rules with the name .*check_nothing in "):
+        rule(Phase.CHECK)(named())
+    assert [one.__name__ for one in RULES[Phase.CHECK]].count("check_nothing") == 1
+    rule(Phase.NODE)(named())
 
 
 def test_the_builder_imports_no_rule() -> None:
