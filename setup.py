@@ -24,7 +24,7 @@ LAYOUTS = ROOT / "runtime_c" / "cpython"
 """A file for each Python whose frames the extension can read."""
 
 if not (LAYOUTS / f"{PYTHON_TAG}.c").exists() or sys.implementation.name != "cpython":
-    known = " or ".join(sorted(path.stem.replace("py3", "3.") for path in LAYOUTS.glob("py*.c")))
+    known = " or ".join(sorted(path.stem.replace("py3", "3.") for path in LAYOUTS.glob("py3*.c")))
     sys.exit(f"framejit needs CPython {known}; this is {sys.implementation.name} {sys.version.split()[0]}, {sys.executable}")
 
 from setuptools import Extension, build_meta, setup  # noqa: E402
@@ -103,8 +103,9 @@ def find_packages() -> list[str]:
 
 
 def native_sources() -> list[str]:
-    """The C and C++ files of the extension; of runtime_c/cpython only the running version's."""
-    files = [*sorted((ROOT / "runtime_c").glob("*.c")), LAYOUTS / f"{PYTHON_TAG}.c", *sorted((ROOT / "guards" / "native").glob("*.cpp"))]
+    """The C and C++ files of the extension; of those about one Python only the running version's."""
+    of_all = [path for path in LAYOUTS.glob("*.c") if not path.stem.startswith("py3")]
+    files = [*sorted((ROOT / "runtime_c").glob("*.c")), *sorted(of_all), LAYOUTS / f"{PYTHON_TAG}.c", *sorted((ROOT / "guards" / "native").glob("*.cpp"))]
     return [str(path.relative_to(ROOT)) for path in files]
 
 

@@ -116,7 +116,7 @@ int check_layout(PyObject *iterator) {
     right = right && !PyErr_Occurred();
     if (right) {
         PyObject *item = item_ahead(iterator, 0), *sequence = sequence_field(iterator, iterator_sequence);
-        right = item == nullptr && sequence == nullptr;
+        right = item == nullptr && (sequence == nullptr || type == &PyListRevIter_Type); /* which may keep its list, from Python 3.13 on */
         Py_XDECREF(item);
         Py_XDECREF(sequence);
     }

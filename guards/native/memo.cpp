@@ -19,15 +19,10 @@
 
 namespace framejit {
 
-static unsigned int type_version(PyTypeObject *type) {
-    static PyObject *name = PyUnicode_InternFromString("__name__");
-    return name == nullptr ? 0 : FJ_Type_Version(type, name);
-}
-
 uint64_t version_of(const Node &node, PyObject *value) {
     if (value == nullptr || node.versioned == Versioned::no) return 0;
     if (node.versioned == Versioned::dict) return PyDict_Check(value) ? FJ_Dict_Version(value) : 0;
-    return PyType_Check(value) ? type_version(reinterpret_cast<PyTypeObject *>(value)) : 0;
+    return PyType_Check(value) ? FJ_Type_Version(reinterpret_cast<PyTypeObject *>(value)) : 0;
 }
 
 void Memo::add(const void *address) { tree.scratch.push_back({address, load(address)}); }

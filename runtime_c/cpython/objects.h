@@ -1,15 +1,20 @@
-/* objects.h: what framejit asks of CPython's objects that later versions say otherwise, or don't export. */
+/* objects.h: what framejit asks of CPython's objects that versions say differently, or don't export; objects.c has the longer answers. */
 #ifndef FRAMEJIT_CPYTHON_OBJECTS_H
 #define FRAMEJIT_CPYTHON_OBJECTS_H
 
 #include <Python.h>
 
-#if PY_VERSION_HEX >= 0x030D0000
-#error "not known of this Python: write these for it"
+#ifdef __cplusplus
+extern "C" {
 #endif
 
+/* Makes what this version's functions below need once. 0, or -1 with an exception set. */
+int FJ_Objects_Init(void);
+
 /* The size of a code object's instructions in bytes. */
-static inline Py_ssize_t FJ_Code_Size(PyObject *code) { return Py_SIZE(code) * (Py_ssize_t)sizeof(_Py_CODEUNIT); }
+static inline Py_ssize_t FJ_Code_Size(PyObject *code) { return Py_SIZE(code) * 2; }
+
+#if PY_VERSION_HEX < 0x030D0000
 
 /* Whether a call of the function binds its arguments and runs its frame. */
 static inline int FJ_Function_IsPlain(PyFunctionObject *function) { return function->vectorcall == _PyFunction_Vectorcall; }
@@ -22,6 +27,33 @@ static inline int FJ_Dict_Next(PyObject *dict, Py_ssize_t *position, PyObject **
 /* Whether no look-up of an exact str can run Python code. */
 static inline int FJ_Dict_HasOnlyStringKeys(PyObject *dict) { return _PyDict_HasOnlyStringKeys(dict); }
 
+/* What a weak reference refers to, borrowed; None where that is gone. */
+static inline PyObject *FJ_Weakref_Object(PyObject *reference) { return PyWeakref_GET_OBJECT(reference); }
+
+#else
+
+extern vectorcallfunc FJ_function_vectorcall; /* that of functions which nobody has given another one */
+
+static inline int FJ_Function_IsPlain(PyFunctionObject *function) { return function->vectorcall == FJ_function_vectorcall; }
+
+int FJ_Dict_Next(PyObject *dict, Py_ssize_t *position, PyObject **key, PyObject **value, Py_hash_t *hash);
+
+int FJ_Dict_HasOnlyStringKeys(PyObject *dict);
+
+static inline PyObject *FJ_Weakref_Object(PyObject *reference) {
+    PyObject *object;
+    if (PyWeakref_GetRef(reference, &object) != 1) {
+        return Py_None;
+    }
+    Py_DECREF(object); /* something else holds it, or it would be gone */
+    return object;
+}
+
+/* Exported, and declared in internal headers only. */
+PyAPI_FUNC(int) _PySet_NextEntry(PyObject *set, Py_ssize_t *position, PyObject **element, Py_hash_t *hash);
+
+#endif
+
 /* A borrowed reference, or NULL, perhaps with an exception set. */
 static inline PyObject *FJ_Dict_Find(PyObject *dict, PyObject *key, Py_hash_t hash) { return _PyDict_GetItem_KnownHash(dict, key, hash); }
 
@@ -30,7 +62,8 @@ static inline int FJ_Set_Next(PyObject *set, Py_ssize_t *position, PyObject **el
     return _PySet_NextEntry(set, position, element, &hash);
 }
 
-/* What a weak reference refers to, borrowed; None where that is gone. */
-static inline PyObject *FJ_Weakref_Object(PyObject *reference) { return PyWeakref_GET_OBJECT(reference); }
+#ifdef __cplusplus
+}
+#endif
 
 #endif

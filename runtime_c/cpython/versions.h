@@ -24,12 +24,17 @@ static inline uint64_t FJ_Dict_Version(PyObject *dict) { return *FJ_Dict_Version
 /* Objects/typeobject.c: assign_version_tag. */
 static inline const unsigned int *FJ_Type_VersionWord(PyTypeObject *type) { return &type->tp_version_tag; }
 
-/* 0 where the type has none, and nothing would tell of a change: a look-up gives it one, if there are any left. `name`: any attribute's. */
-static inline unsigned int FJ_Type_Version(PyTypeObject *type, PyObject *name) {
-    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+/* 0 where the type has none, and nothing would tell of a change: it is given one, if there are any left. */
+static inline unsigned int FJ_Type_Version(PyTypeObject *type) {
+#if PY_VERSION_HEX < 0x030C0000
+    static PyObject *name;
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) && (name != NULL || (name = PyUnicode_InternFromString("__name__")) != NULL)) {
         _PyType_Lookup(type, name);
     }
     return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? *FJ_Type_VersionWord(type) : 0;
+#else
+    return PyUnstable_Type_AssignVersionTag(type) ? *FJ_Type_VersionWord(type) : 0;
+#endif
 }
 
 #endif
