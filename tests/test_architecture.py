@@ -439,8 +439,8 @@ def test_every_opcode_is_handled():
     assert not emitted - set(loop.OPERATIONS), f"operations without a handler: {sorted(emitted - set(loop.OPERATIONS))}"
 
 
-WITHOUT_ROWS = ("<", "INSTRUMENTED_", "INTERPRETER_EXIT", "RESERVED")
-"""Opcodes that `co_code` never has: what monitoring writes over others, and the interpreter's own entry frames."""
+WITHOUT_ROWS = ("<", "INSTRUMENTED_", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "RESERVED", "ENTER_EXECUTOR", "TRACE_RECORD")
+"""Opcodes that `co_code` never has: what monitoring and CPython's JIT write over others, and the interpreter's own frames."""
 
 
 OF_CLASSES = {"__mro__", "__dict__", "__flags__", "__dictoffset__", "__name__", "__qualname__", "__module__", "__base__", "__bases__"}

@@ -110,12 +110,14 @@ def call_offsets(code: CodeType) -> tuple[int, ...]:
 def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
     """The offset of an instruction, including instructions before it that belong to it."""
     offset = decoded.instructions[index].offset
+    earlier = (instruction.offset for instruction in reversed(decoded.instructions[:index]))
+    floor = next((before for before in earlier if before < offset), -1)
     raw = code.co_code
     while offset:
         before = offset - 2
         while before and raw[before] == _CACHE:
             before -= 2
-        if dis.opname[raw[before]] not in CURRENT.prefixes:
+        if before <= floor or dis.opname[raw[before]] not in CURRENT.prefixes:
             break
         offset = before
     return offset

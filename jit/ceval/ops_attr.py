@@ -20,6 +20,11 @@ def unary_op(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> O
     return operators.unary_op(vm, instruction.value, value)
 
 
+@op("TO_BOOL", "value -- result")
+def to_bool(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Object:
+    return operators.not_(vm, operators.not_(vm, value))
+
+
 @op("UNARY_NOT", "value -- result")
 def unary_not(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Object:
     return operators.not_(vm, value)
@@ -54,10 +59,13 @@ def load_attr(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> 
     return abstract.load_attr(vm, owner, instruction.value)
 
 
-@op("LOAD_METHOD", "owner -- method_or_null self_or_value")
-def load_method(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object]:
-    value, bound_to = abstract.load_method(vm, owner, instruction.value)
-    return (None, value) if bound_to is None else (value, bound_to)
+@op("LOAD_METHOD", "owner -- first second")
+def load_method(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object | None]:
+    """What CALL takes. The argument says whether NULL is above the callable."""
+    value, bound_to = abstract.load_method(vm, owner, instruction.value, null_above=bool(instruction.arg))
+    if bound_to is not None:
+        return value, bound_to
+    return (value, None) if instruction.arg else (None, value)
 
 
 @op("LOAD_SUPER_ATTR", "global_super cls instance -- value")

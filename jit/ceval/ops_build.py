@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
+from framejit.ceval.ops_call import callable_of
 from framejit.objects.core import abstract, build, text
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ def format_value(vm: VM, frame: Frame, instruction: Instruction, value: Object, 
     return text.format_(vm, value, CONVERSIONS[instruction.value & 3], spec[0] if spec else None)
 
 
+@op("CONVERT_VALUE", "value -- text")
+def convert_value(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Object:
+    """The argument is one of CONVERSIONS. The text is formatted next."""
+    return text.format_(vm, value, CONVERSIONS[instruction.value], None)
+
+
 # Filling: the container is below the operands.
 
 
@@ -96,8 +103,8 @@ def dict_update(vm: VM, frame: Frame, instruction: Instruction, mapping: Object)
 @op("DICT_MERGE", "mapping --")
 def dict_merge(vm: VM, frame: Frame, instruction: Instruction, mapping: Object) -> None:
     depth = instruction.value
-    # The function being called is below its positional arguments; its name is in the error for a repeated keyword.
-    build.dict_merge(vm, frame.stack[-1 - depth], mapping, frame.stack[-3 - depth])
+    # The function being called, with a NULL in the order of the version, is below its positional arguments; its name is in the error for a repeated keyword.
+    build.dict_merge(vm, frame.stack[-1 - depth], mapping, callable_of(frame.stack[-4 - depth], frame.stack[-3 - depth]))
 
 
 # Taking apart: the first item ends on top.

@@ -17,21 +17,29 @@ if TYPE_CHECKING:
 DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
 
 
-@op("CALL", "method_or_null self_or_callable args[n] -- result")
-def call(vm: VM, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]) -> Object:
+@op("CALL", "first second args[n] -- result")
+def call(vm: VM, frame: Frame, instruction: Instruction, first: Object | None, second: Object | None, args: list[Object]) -> Object:
+    """`first` and `second`: a callable and NULL in the order of the version, or a method and its self."""
     names = instruction.value[1]
     positional = len(args) - len(names)
     kwargs = dict(zip(names, args[positional:]))
-    if method is None:
-        return abstract.call(vm, self_or_callable, args[:positional], kwargs, AS_IT_IS)
-    return abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs, AS_IT_IS)
+    if first is None or second is None:
+        return abstract.call(vm, callable_of(first, second), args[:positional], kwargs, AS_IT_IS)
+    return abstract.call(vm, first, [second, *args[:positional]], kwargs, AS_IT_IS)
 
 
-@op("CALL_FUNCTION_EX", "null function args kwargs[n] -- result", n=lambda instruction: instruction.value & 1)
+@op("CALL_FUNCTION_EX", "first second args kwargs[n] -- result", n=lambda instruction: instruction.value & 1)
 def call_function_ex(
-    vm: VM, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
+    vm: VM, frame: Frame, instruction: Instruction, first: Object | None, second: Object | None, args: Object, kwargs: list[Object | None]
 ) -> Object:
-    return calls.call_ex(vm, function, args, kwargs[0] if kwargs else None, AS_IT_IS)
+    return calls.call_ex(vm, callable_of(first, second), args, kwargs[0] if kwargs else None, AS_IT_IS)
+
+
+def callable_of(first: Object | None, second: Object | None) -> Object:
+    """The one of the two that isn't NULL."""
+    found = second if first is None else first
+    assert found is not None
+    return found
 
 
 @op("MAKE_FUNCTION", "attributes[n] code -- function", n=lambda instruction: (instruction.arg or 0).bit_count())

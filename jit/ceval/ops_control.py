@@ -91,6 +91,7 @@ REFUSED: dict[str, str] = {
     "SUBSCRIPT_GENERIC": "parameters -- result",
     "TYPEALIAS": "parts -- result",
     "SET_FUNCTION_TYPE_PARAMS": "function parameters -- function",
+    "SET_TYPEPARAM_DEFAULT": "parameter default -- parameter",
     # module level only
     "IMPORT_STAR": "module -- none",
     "PRINT_EXPR": "value -- none",

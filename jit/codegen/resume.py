@@ -104,13 +104,19 @@ class SplitFrame:
     def results(self) -> tuple[Item, ...]:
         """The results that the instruction leaves on the stack in place of its operands."""
         if self.entering:
-            return (ItemKind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
+            entered = (ItemKind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
+            return (*entered, ItemKind.NULL) if self.has_null_above else entered
         match self.instruction.op:
             case "LOAD_METHOD":
-                return ItemKind.NULL, ItemKind.VALUE
+                return (ItemKind.VALUE, ItemKind.NULL) if self.has_null_above else (ItemKind.NULL, ItemKind.VALUE)
             case "WITH_EXCEPT_START":
                 return (ItemKind.VALUE,)
         return (ItemKind.VALUE,) * self.pushes
+
+    @property
+    def has_null_above(self) -> bool:
+        """Whether the instruction leaves a NULL above its result."""
+        return self.instruction.op == "LOAD_METHOD" and bool(self.instruction.arg)
 
     @property
     def waiting(self) -> tuple[Item, ...]:
@@ -246,7 +252,7 @@ class _Splitter:
         """A function that writes the instruction as in the original code."""
         code, decoded = frame.code, frame.decoded
         if frame.entering:
-            return lambda writer: call_with_state(writer, frame.delivery.how)
+            return lambda writer: call_with_state(writer, frame)
         if frame.instruction.op == "LOAD_METHOD":
             return lambda writer: load_method(writer, frame.instruction)
         raw = code.co_code[start_of(code, decoded, frame.index) : end_of(code, decoded, frame.index)]
@@ -352,7 +358,7 @@ class _Splitter:
         layout = Layout(frame.live_after, frame.waiting)
         offset = start_of(frame.code, frame.decoded, frame.index + 1)
         how = frame.delivery.how
-        made = splice.Inner(inner, how, FINISH[how], failed(frame))
+        made = splice.Inner(inner, how, lambda writer: finish(writer, frame, null="push_null"), failed(frame))
         return self.resume_function(
             frame, ("around", frame.index, layout, inner, how),
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), made, frame.index, frame.decoded),
@@ -443,10 +449,19 @@ def union(*outcomes: Any) -> tuple[int, ...]:
     return tuple(sorted(slots))
 
 
-def call_with_state(writer: Writer, how: How) -> None:
-    """Write the call of an inner resume function, as a prologue has it."""
+def call_with_state(writer: Writer, frame: SplitFrame) -> None:
+    """Write the call of an inner resume function, as a prologue has it, in a step: a placeholder stands for a NULL."""
     writer.emit("call", 1)
-    FINISH[how](writer)
+    finish(writer, frame, null="")
+
+
+def finish(writer: Writer, frame: SplitFrame, null: str) -> None:
+    """Write what makes the instruction's results of an inner frame's result. `null`: the word that pushes a NULL; if empty, a placeholder is pushed."""
+    FINISH[frame.delivery.how](writer)
+    if frame.instruction.op == "COMPARE_OP" and frame.instruction.arg:
+        writer.emit("to_bool")
+    if frame.has_null_above:
+        writer.emit(null) if null else writer.load_const(None)
 
 
 def leave_as_it_is(writer: Writer) -> None:
@@ -502,10 +517,11 @@ def delivery_of(code: CodeType) -> Delivery:
 
 
 def load_method(writer: Writer, instruction: Instruction) -> None:
-    """LOAD_METHOD of the owner on the stack: a placeholder of the NULL, and the bound method."""
+    """LOAD_METHOD of the owner on the stack: the bound method, with a placeholder of the NULL above or below it."""
     writer.call_const(look_method_up, instruction.value)
     writer.load_const(None)
-    writer.emit("swap", 2)
+    if not instruction.arg:
+        writer.emit("swap", 2)
 
 
 def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:

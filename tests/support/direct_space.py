@@ -274,7 +274,7 @@ def make_function(vm, code, namespace, builtins, defaults, kwdefaults, closure, 
     return trampoline
 
 
-def load_method(vm, obj, name):
+def load_method(vm, obj, name, null_above):
     found = getattr_(vm, obj, name)
     if isinstance(found, types.MethodType):
         return found.__func__, found.__self__

@@ -7,7 +7,7 @@ import sys
 
 from framejit.bytecode.versions.version import Version
 
-SUPPORTED = {(3, 11): "py311", (3, 12): "py312"}
+SUPPORTED = {(3, 11): "py311", (3, 12): "py312", (3, 13): "py313"}
 
 
 class UnsupportedPython(ImportError):
@@ -17,7 +17,7 @@ class UnsupportedPython(ImportError):
 def select(version: tuple[int, int], implementation: str = "cpython") -> Version:
     """The description of one Python version's bytecode; raises UnsupportedPython if it has no file here."""
     if version not in SUPPORTED or implementation != "cpython":
-        known = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+        known = " to ".join(f"{major}.{minor}" for major, minor in (min(SUPPORTED), max(SUPPORTED)))
         raise UnsupportedPython(
             f"framejit supports CPython {known}; this is {implementation} {version[0]}.{version[1]}. "
             "Run it with one of these, or add a file to jit/bytecode/versions and runtime_c/cpython."

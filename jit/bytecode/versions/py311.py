@@ -38,7 +38,7 @@ def _load_classderef(raw: Raw, view: View) -> tuple[Part, ...]:
 TABLE: dict[str, Row] = SHARED | {
     "PRECALL": DROPPED,
     "LOAD_ATTR": named("LOAD_ATTR"),
-    "LOAD_METHOD": named("LOAD_METHOD"),
+    "LOAD_METHOD": Row(("LOAD_METHOD",), lambda raw, view: (Part("LOAD_METHOD", 0, view.code.co_names[raw.arg]),)),
     "LOAD_CLASSDEREF": Row(("LOAD_LOCALS", "LOAD_FROM_DICT_OR_DEREF"), _load_classderef),
     "UNARY_POSITIVE": sequence(Part("UNARY_OP", None, "+")),
     "COMPARE_OP": compare(0),
@@ -68,6 +68,7 @@ WORDS = SHARED_WORDS | {
     "list_to_tuple": one("LIST_TO_TUPLE"),
     "jump_if_true": one("POP_JUMP_FORWARD_IF_TRUE"),
     "jump_if_false": one("POP_JUMP_FORWARD_IF_FALSE"),
+    "to_bool": lambda _: (),
     "end_for": lambda _: (),
 }
 

@@ -41,12 +41,13 @@ INTRINSICS_2: dict[int, Part] = {
 }
 
 
-def _intrinsic(numbers: dict[int, Part]) -> Row:
+def intrinsic(numbers: dict[int, Part]) -> Row:
     return Row(tuple(part.op for part in numbers.values()), lambda raw, view: (numbers[raw.arg],))
 
 
 def _load_attr(raw: Raw, view: View) -> tuple[Part, ...]:
-    return (Part("LOAD_METHOD" if raw.arg & 1 else "LOAD_ATTR", None, view.code.co_names[raw.arg >> 1]),)
+    name = view.code.co_names[raw.arg >> 1]
+    return (Part("LOAD_METHOD", 0, name) if raw.arg & 1 else Part("LOAD_ATTR", None, name),)
 
 
 def _load_super_attr(raw: Raw, view: View) -> tuple[Part, ...]:
@@ -71,8 +72,8 @@ TABLE: dict[str, Row] = SHARED | {
     "COMPARE_OP": compare(4),
     "BINARY_SLICE": plain("BINARY_SLICE"),
     "STORE_SLICE": plain("STORE_SLICE"),
-    "CALL_INTRINSIC_1": _intrinsic(INTRINSICS_1),
-    "CALL_INTRINSIC_2": _intrinsic(INTRINSICS_2),
+    "CALL_INTRINSIC_1": intrinsic(INTRINSICS_1),
+    "CALL_INTRINSIC_2": intrinsic(INTRINSICS_2),
     "POP_JUMP_IF_FALSE": forward("POP_JUMP_IF_FALSE"),
     "POP_JUMP_IF_TRUE": forward("POP_JUMP_IF_TRUE"),
     "POP_JUMP_IF_NONE": forward("POP_JUMP_IF_NONE"),
@@ -91,6 +92,7 @@ WORDS = SHARED_WORDS | {
     "list_to_tuple": lambda _: (("CALL_INTRINSIC_1", 6),),
     "jump_if_true": one("POP_JUMP_IF_TRUE"),
     "jump_if_false": one("POP_JUMP_IF_FALSE"),
+    "to_bool": lambda _: (),
     # Skipped, but not if FOR_ITER has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN).
     "end_for": one("END_FOR"),
 }

@@ -58,7 +58,7 @@ class Row:
 
 
 PREFIXES = frozenset({"EXTENDED_ARG", "KW_NAMES", "PRECALL"})
-"""Instructions that belong to the one after them. (3.12 has no PRECALL.)"""
+"""Instructions that belong to the one after them, where they emit nothing themselves. (3.12 has no PRECALL.)"""
 
 
 # Expansions.
@@ -109,7 +109,7 @@ def sequence(*parts: Part) -> Row:
 DROPPED = Row((), lambda raw, view: ())
 
 
-def _constant_before(raw: Raw, view: View) -> Any:
+def constant_before(raw: Raw, view: View) -> Any:
     """The constant loaded by the preceding instruction: the compiler always puts it there."""
     assert view.previous is not None and view.previous.op == "LOAD_CONST", raw
     return view.previous.value
@@ -200,7 +200,7 @@ SHARED: dict[str, Row] = {
     "BUILD_LIST": counted("BUILD_LIST"),
     "BUILD_SET": counted("BUILD_SET"),
     "BUILD_MAP": counted("BUILD_MAP"),
-    "BUILD_CONST_KEY_MAP": _emit("BUILD_CONST_KEY_MAP", _constant_before),
+    "BUILD_CONST_KEY_MAP": _emit("BUILD_CONST_KEY_MAP", constant_before),
     "BUILD_STRING": counted("BUILD_STRING"),
     "BUILD_SLICE": counted("BUILD_SLICE"),
     "FORMAT_VALUE": counted("FORMAT_VALUE"),
@@ -216,7 +216,7 @@ SHARED: dict[str, Row] = {
     # calls
     "CALL": Row(("CALL",), call),
     "CALL_FUNCTION_EX": counted("CALL_FUNCTION_EX"),
-    "MAKE_FUNCTION": _emit("MAKE_FUNCTION", _constant_before),
+    "MAKE_FUNCTION": _emit("MAKE_FUNCTION", constant_before),
     # control
     "RETURN_VALUE": plain("RETURN_VALUE"),
     "JUMP_FORWARD": forward("JUMP"),
@@ -256,6 +256,6 @@ BINARY_SYMBOLS: tuple[str, ...] = (
 )
 
 
-def compare(shift: int) -> Row:
-    """COMPARE_OP, whose operator is numbered from bit `shift` on."""
-    return _emit("COMPARE_OP", lambda raw, view: dis.cmp_op[raw.arg >> shift])
+def compare(shift: int, to_bool: int = 0) -> Row:
+    """COMPARE_OP, whose operator is numbered from bit `shift` on. If it has the bit `to_bool`, its result is a bool, and no other instruction makes it one."""
+    return Row(("COMPARE_OP",), lambda raw, view: (Part("COMPARE_OP", int(bool(raw.arg & to_bool)), dis.cmp_op[raw.arg >> shift]),))

@@ -72,5 +72,6 @@ SHARED_WORDS: dict[str, Word] = {
     "push_handled": one("PUSH_EXC_INFO"),
     "pop_handled": one("POP_EXCEPT"),
 }
-"""Words that are the same in 3.11 and 3.12. Each version also has `call` (argument: the number of arguments), `load_attr`, `list_to_tuple`, `jump_if_true` and
-`jump_if_false` (forward), and `end_for`, which stands where an exhausted `for_iter` continues."""
+"""Words that most versions have in common. Each version also has `call` (argument: the number of arguments), `load_attr`, `list_to_tuple`, `jump_if_true` and
+`jump_if_false` (forward, on any value), `to_bool`, which makes a value what a conditional jump of the program takes, and `end_for`, which stands where an
+exhausted `for_iter` continues."""

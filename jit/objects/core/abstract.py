@@ -81,15 +81,15 @@ def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = LOOKED_UP) ->
         raise
 
 
-def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
-    """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make.
+def load_method(vm: VM, obj: Object, name: str, null_above: bool) -> tuple[Object, Object | None]:
+    """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make. `null_above`: the NULL will be above the attribute.
 
     If the class has no hooks, an AttributeError raised by a getter is left as it is (Objects/object.c: _PyObject_GetMethod).
     """
     obj = vm.observe(obj)
     if type(obj).getattr is not Object.getattr or has_hooks(vm, obj.cls):
-        return load_attr(vm, obj, name, LOOKED_UP_BEHIND_NULL), None
-    return generic_getattr(vm, obj, name, BEHIND_NULL), None
+        return load_attr(vm, obj, name, LOOKED_UP if null_above else LOOKED_UP_BEHIND_NULL), None
+    return generic_getattr(vm, obj, name, AS_IT_IS if null_above else BEHIND_NULL), None
 
 
 def has_hooks(vm: VM, cls: type) -> bool:
