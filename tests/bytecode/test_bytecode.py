@@ -54,6 +54,11 @@ def test_agrees_with_dis(module):
             at.setdefault(instruction.offset, instruction)
             assert tuple(instruction.position) == positions[instruction.offset]
             their = theirs[instruction.offset]
+            if their.opname.count("FAST") == 2:
+                part = sum(before.offset == instruction.offset for before in decoded.instructions[: instruction.index])
+                assert instruction.op in ("LOAD_FAST", "LOAD_CLOSURE", "STORE_FAST", "STORE_CELL")
+                assert instruction.value == their.argval[part]
+                continue
             match instruction.op:
                 case "LOAD_CONST":
                     assert instruction.value is code.co_consts[their.arg] or instruction.value == their.argval
@@ -206,7 +211,8 @@ def test_version_files_share_one_interface(version):
 
 
 def test_inline_caches_are_as_many_as_dis_says():
-    theirs = {name: dis._inline_cache_entries[dis.opmap[name]] for name in CURRENT.table}
+    counts = dis._inline_cache_entries  # by name from 3.13 on
+    theirs = {name: counts.get(name, 0) if isinstance(counts, dict) else counts[dis.opmap[name]] for name in CURRENT.table}
     assert CURRENT.caches == {name: count for name, count in theirs.items() if count}
 
 

@@ -200,7 +200,9 @@ class DirectVM:
         if code.co_varnames[:1] == (".0",):
             bound = {".0": args[0]}
         else:
-            arguments = inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
+            plain = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
+            plain.__kwdefaults__ = function.__kwdefaults__
+            arguments = inspect.signature(plain).bind(*args, **kwargs)  # re.sub has a `__text_signature__` that leaves out parameters
             arguments.apply_defaults()
             bound = arguments.arguments
         bound = {name: box(value) for name, value in bound.items()}
