@@ -145,7 +145,7 @@ class Viewed(Source):
         return f"{of(self.base)}.obj"
 '''
 VIEWED_NATIVELY = """
-/* toy.cpp: the object that a memoryview is a view of, until it is released. */
+/* viewed.cpp: the object that a memoryview is a view of, until it is released. */
 #include "tree.h"
 
 namespace framejit {
@@ -215,6 +215,115 @@ VIEWED_AT_WORK = """
 """
 
 
+CHECKSUMS = '''
+"""Functions of zlib and unicodedata in C, which say what they compute in a trace."""
+
+import unicodedata
+import zlib
+
+from framejit.objects.core import abstract
+from framejit.objects.core.registry import models, pure
+
+pure(zlib.crc32)
+
+
+@models(unicodedata.numeric)
+def numeric(vm, character, default=None):
+    return vm.const(unicodedata.numeric(vm.observe(character).constant(vm)))
+'''
+CHECKSUMS_AT_WORK = """
+    import unicodedata, zlib
+    import framejit, torch
+
+    def f(x, data, character):
+        return x * (zlib.crc32(data) % 7) + unicodedata.numeric(character)
+
+    x = torch.ones(2)
+    breaks = framejit.explain(f, backend="eager")(x, b"abc", "5").breaks
+    assert len(breaks) == 2, breaks
+    framejit.reset()
+
+    import toy.checksums
+
+    compiled = framejit.compile(f, backend="eager", fullgraph=True)
+    for data, character, graphs in ((b"abc", "5", 1), (b"abd", "5", 2), (b"abd", "\\u00bd", 3), (b"abc", "5", 3)):
+        assert torch.equal(compiled(x, data, character), f(x, data, character)) and framejit.statistics()["graphs"] == graphs
+"""
+
+COUNTING = '''
+"""A backend that counts the graphs it is given."""
+
+graphs = []
+
+
+def counting(gm, example_inputs):
+    graphs.append(gm)
+    return gm.forward
+'''
+COUNTING_AT_WORK = """
+    import framejit, torch
+
+    compiled = framejit.compile(lambda x: x.sin() + 1, backend="counting")
+    x = torch.randn(3)
+    assert torch.equal(compiled(x), x.sin() + 1)
+
+    from toy.counting import graphs
+
+    assert len(graphs) == 1 and "counting" in framejit.list_backends()
+"""
+
+ASCII = '''
+"""That a str has only ASCII characters."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from framejit.guards.kinds import Guard
+
+
+@dataclass(frozen=True, eq=False)
+class IsAscii(Guard):
+    leaf: ClassVar[str] = "toy_ascii"
+    cost: ClassVar[int] = 1
+    advice: ClassVar[str] = "pass ASCII only"
+
+    def check(self, value, call):
+        return type(value) is str and value.isascii()
+
+    def expected(self):
+        return "is ASCII"
+'''
+ASCII_NATIVELY = """
+/* ascii.cpp: that a str has only ASCII characters. */
+#include "tree.h"
+
+namespace framejit {
+namespace {
+
+const Registered<LeafKind> toy_ascii({
+    .name = "toy_ascii",
+    .holds = [](const Leaf &, PyObject *value) { return PyUnicode_CheckExact(value) && PyUnicode_IS_ASCII(value); },
+});
+
+}  // namespace
+}  // namespace framejit
+"""
+ASCII_AT_WORK = """
+    from framejit.guards.build import build, check_all
+    from framejit.guards.explain import explain_failure
+    from framejit.guards.source import Call, Local, Root, Slot, UserLine
+    from toy.ascii import IsAscii
+
+    def forward(): ...
+    built = build([IsAscii(Root().child(Local, Slot(0, "name")), UserLine("model.py", 7, "forward"))], [], [])
+    for value in ("abc", "", "\\u00e4", b"abc", None):
+        expected = check_all(built.guards, Call((value,), forward)) is None
+        assert (built.tree.match((value,), forward) is not None) == expected == (type(value) is str and value.isascii())
+    failure = str(explain_failure(built.guards, Call(("\\u00e4",), forward)))
+    assert failure.startswith("name: expected that it is ASCII; found") and "pass ASCII only" in failure, failure
+"""
+
+
 def package(folder: Path, **files: str) -> int:
     """Write a package `toy` of these modules, and return how many files an addition that consists of them has."""
     (folder / "toy").mkdir()
@@ -240,17 +349,33 @@ def test_an_operator_takes_one_file(tmp_path: Path) -> None:
     run(SCALED_AT_WORK, tmp_path)
 
 
+def test_a_model_of_a_function_takes_one_file(tmp_path: Path) -> None:
+    assert package(tmp_path, checksums=CHECKSUMS) == 1
+    run(CHECKSUMS_AT_WORK, tmp_path)
+
+
+def test_a_backend_takes_one_file_and_its_entry_point(tmp_path: Path) -> None:
+    assert package(tmp_path, counting=COUNTING) == 1
+    installed = tmp_path / "toy-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[torch_dynamo_backends]\ncounting = toy.counting:counting\n")
+    run(COUNTING_AT_WORK, tmp_path)
+
+
 @pytest.mark.slow
-def test_a_source_takes_a_class_in_python_and_an_accessor_in_native_code(tmp_path: Path) -> None:
-    """The extension is built of copies of the native files, and of one more, without optimisation."""
+def test_a_source_and_a_guard_take_a_class_in_python_and_a_definition_in_native_code(tmp_path: Path) -> None:
+    """The extension is built of copies of the native files, and of one more for each, without optimisation."""
     for name in ("jit", "guards", "runtime_c"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
-    native = tmp_path / "guards" / "native" / "toy.cpp"
-    native.write_text(VIEWED_NATIVELY)
-    assert package(tmp_path, viewed=VIEWED) + 1 == 2
+    native = {"viewed.cpp": VIEWED_NATIVELY, "ascii.cpp": ASCII_NATIVELY}
+    for name, text in native.items():
+        (tmp_path / "guards" / "native" / name).write_text(text)
+    assert package(tmp_path, viewed=VIEWED, ascii=ASCII) + len(native) == 2 * 2
     given = {**os.environ, "CFLAGS": "-O0"}
     done = subprocess.run([sys.executable, "setup.py", "-q", "build", "--build-lib", "built"], cwd=tmp_path, env=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     run(VIEWED_AT_WORK.replace("BUILT", repr(str(tmp_path))), tmp_path / "built", tmp_path)
+    run(ASCII_AT_WORK, tmp_path / "built", tmp_path)
