@@ -503,7 +503,7 @@ NAMES_OPERATORS = {
     "objects.tensors.overrides": "functions that ask nobody for an override",
     "graph.draws": "functions that draw from NumPy's generator",
     "graph.drawn_bounds": "functions whose draws have bounds",
-    "graph.recurrent": "recurrent networks",
+    "library.torch.recurrent.recurrent": "recurrent networks",
     "graph.statistics": "normalisations with running statistics",
     "library.torch.transforms.zero_tensors": "operators that lose the fakes of zero tensors",
     "backends.shared_numbers": "operators that Inductor calls the C library for",

@@ -21,14 +21,12 @@ from framejit.graph.fake import is_of_others, version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
 from framejit.graph.operator_call import OperatorCall, Phase, rule
-from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
 from framejit.objects.tensors.tensorkind import kind_in_graph
 from framejit.torch_state.operator_facts import keeps_elements
-from framejit.torch_state.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -74,8 +72,6 @@ class AutogradNode:
                 vm.unsupported(reason)
         if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target) and not is_spelled_in_full(target):
             vm.unsupported(breaks.UnsupportedOperation(f"{name}, which AOTAutograd can't write as code: it is named by a keyword, or takes arguments that are"))
-        if target in RECURRENT and AUTOCAST.counts(self._state.modes.current.autocast):
-            vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
         inference = self._state.modes.current.inference
         if self._inference is None:
             vm.trail.set(self, "_inference", inference)

@@ -33,7 +33,6 @@ from framejit.graph.check_order import ASSERT
 from framejit.graph.drawn_bounds import draw_of_number
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
 from framejit.graph.fakes import storages
-from framejit.graph.packed import PACKED_MEMO
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
@@ -46,8 +45,9 @@ if TYPE_CHECKING:
 
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
-MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", PACKED_MEMO)
-"""Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`."""
+MEMOS = ["item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo"]
+"""Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`. Subjects
+add their own."""
 
 
 class Unbacked:

@@ -15,11 +15,11 @@ import torch
 from torch.jit._script import RecursiveScriptModule
 
 from framejit import breaks
-from framejit.graph.recurrent import RECURRENT
 from framejit.guards.kinds import DictKeys, Equals, Length, TypeIs
 from framejit.guards.script_code import Path, ScriptCode, code_of, lifted
 from framejit.guards.script_source import ScriptAnswer, ScriptCodeOf, ScriptRequest
 from framejit.guards.source import CAttr, Index, Item, Pinned, Referent, SlotMember, Source
+from framejit.library.torch.recurrent.recurrent import RECURRENT
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, IdentityConstant, Object
 from framejit.objects.core.registry import app, wraps

@@ -11,12 +11,14 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range, sta
 
 from framejit.graph.on_fakes import stand_in
 from framejit.graph.rewrites import rewrites
+from framejit.graph.unbacked import MEMOS
 from framejit.torch_state.own_operators import declare_operator
 
 PACK = torch._VF._pack_padded_sequence
 PAD = torch._VF._pad_packed_sequence
 PACKED_MEMO = "packed_memo"
 """The attribute in which fakes of lengths remember the numbers of rows and steps of the sequences."""
+MEMOS.append(PACKED_MEMO)
 
 
 def number_of_sequences(batch_sizes: torch.Tensor) -> Any:

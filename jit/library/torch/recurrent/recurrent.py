@@ -12,9 +12,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit import breaks
 from framejit.graph.on_fakes import stand_in
+from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.rewrites import rewrites
+from framejit.graph.trace_state import TraceState
 from framejit.torch_state.own_operators import DRAWS, declare_operator
+from framejit.torch_state.torch_modes import AUTOCAST
 
 RECURRENT: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 """The operators, each of which runs all layers and steps of a network, and their names."""
@@ -107,6 +111,13 @@ def run_on_fakes(operator: Callable[..., Any], *args: Any) -> tuple[torch.Tensor
 
 for _operator in RECURRENT:
     stand_in(_operator, partial(run_on_fakes, _operator))
+
+
+@rule(Phase.REFUSE)
+def refuse_under_autocast(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at a recurrent network under autocast, in a graph that AOTAutograd compiles."""
+    if state.is_one_autograd_node and operation.target in RECURRENT and AUTOCAST.counts(state.modes.current.autocast):
+        state.vm.unsupported(breaks.NotInsideAutogradNode(f"{operation.name}, a recurrent network under autocast,"))
 
 
 # Two operators of our own for AOTAutograd, forward and backward, which run torch's own implementation. AOTAutograd would unroll networks over time,

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import framejit
-from framejit.graph import recurrent as operators
-from framejit.graph.recurrent import RECURRENT, Arguments
+from framejit.library.torch.recurrent import recurrent as operators
+from framejit.library.torch.recurrent.recurrent import RECURRENT, Arguments
 
 BACKENDS = ("eager", "aot_eager")
 NETWORKS: dict[str, Callable[[], nn.Module]] = {

@@ -1,0 +1,1 @@
+"""Recurrent networks, and the packed sequences that they take."""
