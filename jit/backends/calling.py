@@ -11,7 +11,7 @@ from types import FunctionType, TracebackType
 from typing import Any, NoReturn, Protocol
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.amp.autocast_mode import _enter_autocast
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import graph_module
@@ -19,10 +19,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
-from framejit.graph.generator_states import state_of
 from framejit.graph.global_modes import Modes
-from framejit.graph.hooked_modules import token_of
-from framejit.graph.tokens import token_for
+from framejit.graph.tokens import standing_for
 from framejit.torch_state.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
 from framejit.torch_state.torch_classes import as_class
 from framejit.torch_state.torch_function_stack import put, take
@@ -181,13 +179,6 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
         return fn(inputs) if boxed else fn(*inputs)
 
     return run
-
-
-def standing_for(value: Any) -> torch.Tensor:
-    """The tensor that a graph gets for an object that isn't one of its tensors: the token of a module or tensor, the state of a generator."""
-    if isinstance(value, torch.Tensor):
-        return token_for(value)
-    return token_of(value) if isinstance(value, nn.Module) else state_of(value)
 
 
 def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:

@@ -27,12 +27,12 @@ from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
-from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
+from framejit.library.random.draws import drawn_from
 from framejit.library.torch.autograd.partly_reached import partly_reached
 from framejit.report import STATISTICS, counted
 

@@ -39,8 +39,8 @@ from framejit.graph.known_data import KnownData
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.operator_call import OperatorCall, Phase, run_rules
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
-from framejit.graph.region import dissolve_drawing_regions
 from framejit.graph.results import Results, has_unbacked
+from framejit.graph.rewrites import rewrite_where_differentiated
 from framejit.graph.running import RunningTrace
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
@@ -388,7 +388,7 @@ class GraphBuilder(TraceState):
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
         if self.autograd_node is not None and (self.autograd_node.asks or self.autograd_node.differentiated_twice):
-            dissolve_drawing_regions(graph.nodes)
+            rewrite_where_differentiated(graph.nodes)
         with self.fakes.running():  # autograd makes zeros for a gradient that nothing computes
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)

@@ -1,8 +1,8 @@
-"""Rewrites of graphs for AOTAutograd: each replaces the calls of a function that it can't trace, and one pass applies them all."""
+"""Rewrites of graphs for AOTAutograd, by the targets of nodes: of functions that it can't trace, and of those that it must trace into for a backward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import fx
@@ -12,6 +12,8 @@ from framejit.graph.inner import nodes_inside
 Rewrite = Callable[[fx.Node], None]
 REWRITES: dict[Any, Rewrite] = {}
 """The rewrites, by the target of a node."""
+WHERE_DIFFERENTIATED: dict[Any, Callable[..., Any]] = {}
+"""What nodes call instead of these targets in a graph that contains its backward pass."""
 
 
 def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
@@ -24,6 +26,12 @@ def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
         return rewrite
 
     return register
+
+
+def rewrite_where_differentiated(nodes: Iterable[fx.Node]) -> None:
+    """Replace targets in a graph that contains its backward pass."""
+    for node in nodes:
+        node.target = WHERE_DIFFERENTIATED.get(node.target, node.target)
 
 
 def rewrite_for_aot_autograd(gm: fx.GraphModule) -> None:

@@ -5,6 +5,7 @@ AOTAutograd saves a token for the backward pass like any other tensor; its memor
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from typing import Any
@@ -31,6 +32,15 @@ def token_for(value: Any) -> torch.Tensor:
     array.stands_for = value
     KNOWN[number] = array
     return torch.from_numpy(array)
+
+
+@functools.singledispatch
+def standing_for(value: Any) -> torch.Tensor:
+    """The tensor that a graph gets for an object that isn't one of its tensors: for a module a token, for a generator its state. Subjects register classes."""
+    raise TypeError(f"no tensor stands for a {type(value).__name__} in graphs")
+
+
+standing_for.register(torch.Tensor, token_for)
 
 
 def of_token(token: torch.Tensor) -> Any:

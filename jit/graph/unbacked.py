@@ -10,7 +10,7 @@ remaining nodes say something.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,7 +30,6 @@ from torch.utils import _pytree as pytree
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
 from framejit.graph.check_order import ASSERT
-from framejit.graph.drawn_bounds import draw_of_number
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
 from framejit.graph.fakes import storages
 from framejit.graph.sizes_of_call import raises_for_symbols_only
@@ -48,6 +47,9 @@ CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 MEMOS = ["item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo"]
 """Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`. Subjects
 add their own."""
+
+DRAWS: list[Callable[[fx.Node], fx.Node | None]] = []
+"""Functions of subjects that return the node which has drawn a number, if one has: where the program needs the number's value, native code draws it."""
 
 
 class Unbacked:
@@ -287,7 +289,7 @@ class Unbacked:
 
     def _stop(self, reason: breaks.Break, number: LeafNumber) -> NoReturn:
         """Break the trace because of a number: here, or where the number is drawn."""
-        draw = draw_of_number(number.node) if isinstance(number, Datum) else None
+        draw = next((draw for find in DRAWS if (draw := find(number.node))), None) if isinstance(number, Datum) else None
         if draw is not None:
             place = self._state.instruction_of(draw)
             assert place is not None

@@ -13,8 +13,8 @@ import numpy
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.draws import DRAW, SEED, draws_of
 from framejit.guards.kinds import ValueIs
+from framejit.library.random.draws import DRAW, SEED, draws_of
 from framejit.library.random.random_functions import PYTHON, STATES, DrawingFunction, asked, orders_array
 from framejit.library.random.random_objects import by_numpy, default_rng
 from framejit.library.random.random_orders import NAMES, drawn_order

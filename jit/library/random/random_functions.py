@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import torch
 
-from framejit.graph.draws import BY_DIMENSIONS
+from framejit.library.random.draws import BY_DIMENSIONS
 from framejit.objects.arrays.ndarrayobject import ArrayObject, array_of_tensor
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
@@ -63,7 +63,7 @@ class NumbersAsked:
     size: TupleObject | None
 
     def arguments(self, vm: VM) -> list[Object]:
-        """The arguments for the operators of graph/draws.py."""
+        """The arguments for the operators of library/random/draws.py."""
         size = vm.const(None) if self.size is None else self.size
         return [vm.const(self.function.name), vm.const(self.numbers), size, vm.const(self.function.dtype)]
 

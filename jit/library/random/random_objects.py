@@ -10,9 +10,9 @@ import numpy
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_states import DRAW_NUMBERS, MERSENNE, PCG64, PYTHON
 from framejit.guards.kinds import KeyAbsent, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Source
+from framejit.library.random.generator_states import DRAW_NUMBERS, MERSENNE, PCG64, PYTHON
 from framejit.library.random.random_functions import GENERATORS, STATES, DrawingFunction, asked, orders_array
 from framejit.library.random.random_functions import PYTHON as OF_PYTHON
 from framejit.library.random.stateful_generators import StatefulGenerator, state_by_seed

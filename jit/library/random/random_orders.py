@@ -13,8 +13,8 @@ import numpy
 import torch
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.draws import DRAW
 from framejit.guards.source import MISSING
+from framejit.library.random.draws import DRAW
 from framejit.library.random.random_functions import MOST
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject

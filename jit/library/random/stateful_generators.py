@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NoReturn
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_states import SEEDED_STATE, GeneratorKind
 from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct
 from framejit.guards.source import MISSING, Pinned, Source
+from framejit.library.random.generator_states import SEEDED_STATE, GeneratorKind
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter

@@ -8,9 +8,9 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, DrawCall
-from framejit.graph.generator_states import TORCH
 from framejit.guards.source import CAttr, Source
+from framejit.library.random.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, DrawCall
+from framejit.library.random.generator_states import TORCH
 from framejit.library.random.stateful_generators import StatefulGenerator, state_by_seed
 from framejit.library.random.torch_seeds import CPU, is_seed, is_state
 from framejit.objects.core import abstract

@@ -8,7 +8,7 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.draws import SEED_TORCH, SET_STATE_OF_TORCH, STATE, STATE_OF_TORCH
+from framejit.library.random.draws import SEED_TORCH, SET_STATE_OF_TORCH, STATE, STATE_OF_TORCH
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, pure, refuse
 from framejit.objects.numbers.numberobject import NumberObject

@@ -13,7 +13,7 @@ from torch._higher_order_ops.strict_mode import strict_mode_op
 from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.region import run_drawing_region, run_region
+from framejit.library.torch.control_flow.invoked_regions import run_drawing_region, run_region
 from framejit.library.torch.control_flow.repeated_regions import RegionCall, Unmoved, call_of_region, note_region
 from framejit.library.torch.inner_graphs.inner_function import Functions
 from framejit.objects.core.object import Object

@@ -1,7 +1,7 @@
 """Backward hooks of modules: torch passes the inputs and the outputs of a module through an autograd node, and puts a hook on that.
 
 Such hooks are called by the graph's own backward pass (backward_hooks.py). If another pass may follow after the graph, nodes of the graph have
-autograd call them (graph/hooked_modules.py).
+autograd call them (library/torch/hooks/hooked_modules.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.utils.hooks import BackwardHook
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.gradient_hooks import Listener, tap_node_
-from framejit.graph.hooked_modules import hearing, hooks_of, set_up_inputs, set_up_outputs, token_of
+from framejit.library.torch.hooks.hooked_modules import hearing, hooks_of, set_up_inputs, set_up_outputs, token_of
 from framejit.library.torch.hooks.hooks import is_left_to_native_code
 from framejit.library.torch.inner_graphs.changes import Reached
 from framejit.objects.core import abstract

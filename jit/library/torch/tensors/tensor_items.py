@@ -13,8 +13,8 @@ from torch import fx
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.drawn_bounds import bounds_of
 from framejit.graph.unbacked import is_unbacked
+from framejit.library.random.drawn_bounds import bounds_of
 from framejit.library.torch.recurrent.packed import first_size, number_of_sequences
 from framejit.library.torch.tensors.differentiable_items import differentiable_item
 from framejit.objects.arrays.ndarrayobject import ArrayObject, tensor_of_array

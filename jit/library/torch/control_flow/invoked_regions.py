@@ -6,7 +6,7 @@ it ensures that. If the graph itself computes gradients, the operator would draw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import fx
 from torch._higher_order_ops.invoke_subgraph import get_invoke_subgraph_cache, invoke_subgraph
 
 from framejit.graph.on_fakes import stand_in
+from framejit.graph.rewrites import WHERE_DIFFERENTIATED
 
 
 def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
@@ -29,13 +30,6 @@ def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.
 def run_drawing_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
     """`run_region` for a graph that draws random numbers."""
     return run_region(graph, name, *operands)
-
-
-def dissolve_drawing_regions(nodes: Iterable[fx.Node]) -> None:
-    """Have AOTAutograd trace into the regions that draw random numbers."""
-    for node in nodes:
-        if node.target is run_drawing_region:
-            node.target = run_on_fakes
 
 
 def is_recorded(operand: Any) -> bool:
@@ -56,3 +50,4 @@ def run_on_fakes(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torc
 
 stand_in(run_region, run_on_fakes)
 stand_in(run_drawing_region, run_on_fakes)
+WHERE_DIFFERENTIATED[run_drawing_region] = run_on_fakes

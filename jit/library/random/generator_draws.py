@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from framejit.graph.generator_states import TORCH
+from framejit.library.random.generator_states import TORCH
 from framejit.torch_state.own_operators import declare_operator
 
 DEFAULT_SEED = torch.Generator().initial_seed()

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
-from framejit.graph.tokens import of_token, token_for
+from framejit.graph.tokens import of_token, standing_for, token_for
 from framejit.torch_state.own_operators import declare_operator
 
 Gradients = Sequence[torch.Tensor | None]
@@ -37,6 +37,7 @@ def hooks_of(module: nn.Module) -> Hooks:
     return Hooks(module, module._get_backward_hooks()[0], module._get_backward_pre_hooks())
 
 
+@standing_for.register(nn.Module)
 def token_of(module: nn.Module) -> torch.Tensor:
     """A tensor that stands for a module with its present hooks."""
     return token_for(hooks_of(module))

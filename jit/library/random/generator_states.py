@@ -15,7 +15,8 @@ from typing import Any
 import numpy
 import torch
 
-from framejit.graph.draws import STATE, numbers_from
+from framejit.graph.tokens import standing_for
+from framejit.library.random.draws import STATE, numbers_from
 from framejit.torch_state.own_operators import declare_operator
 
 HALF = 2**64
@@ -102,11 +103,8 @@ MERSENNE = GeneratorKind(
 KINDS = {kind.cls.__name__: kind for kind in (TORCH, PYTHON, PCG64, MERSENNE)}
 
 
-def state_of(generator: Any) -> torch.Tensor:
-    """The state of a generator."""
-    return KINDS[type(generator).__name__].read(generator)
-
-
+for _kind in KINDS.values():
+    standing_for.register(_kind.cls, _kind.read)
 
 
 @declare_operator("seeded_state(str kind, SymInt seed) -> Tensor")

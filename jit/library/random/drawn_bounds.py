@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from framejit.graph.draws import DRAW, ORDERS
-from framejit.graph.generator_draws import DRAW_FROM
-from framejit.graph.generator_states import DRAW_NUMBERS
+from framejit.graph.unbacked import DRAWS
+from framejit.library.random.draws import DRAW, ORDERS
+from framejit.library.random.generator_draws import DRAW_FROM
+from framejit.library.random.generator_states import DRAW_NUMBERS
 from framejit.torch_state.operator_exceptions import GIVE_ELEMENTS
 
 
@@ -53,6 +54,9 @@ def draw_of_number(number: fx.Node) -> fx.Node | None:
     while isinstance(node, fx.Node) and node.target is not DRAW:
         node = node.args[1] if node.target is torch.take else node.args[0] if gives_part(node) or node.target in (torch.mul, torch.add) else None
     return node if node is not None and node.args[0] == "random" else None
+
+
+DRAWS.append(draw_of_number)
 
 
 def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[int, int] | None:
