@@ -7,7 +7,7 @@ from types import CodeType
 from framejit.bytecode.decode import decode
 
 OWN = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_CELL"})
-CHANGES = ("STORE_", "DELETE_", "IMPORT_", "YIELD_", "GET_YIELD", "MAKE_FUNCTION", "LOAD_BUILD_CLASS", "BEFORE_WITH")
+CHANGES = ("STORE_", "DELETE_", "IMPORT_", "YIELD_", "GET_YIELD", "MAKE_FUNCTION", "LOAD_BUILD_CLASS", "BEFORE_WITH", "LOAD_SPECIAL")
 """The prefixes of the names of operations that change something other than the code's own variables, or that begin code which might."""
 
 

@@ -23,7 +23,8 @@ def meets_handler(frame: Frame | None) -> bool:
         while handler is not None:
             first, *rest = frame.decoded.instructions[handler.target : handler.target + 3]
             if first.op == "PUSH_EXC_INFO" and not is_of_library(frame):
-                if all(instruction.op != "WITH_EXCEPT_START" for instruction in rest) or not is_left_alone(frame.stack[handler.depth - 1]):
+                slots = next((instruction.arg for instruction in rest if instruction.op == "WITH_EXCEPT_START"), None)
+                if slots is None or not is_left_alone(frame.stack[handler.depth - slots]):
                     return True
             handler = frame.decoded.handler_at[handler.target]
         frame = frame.parent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
@@ -54,6 +55,11 @@ def build_slice(vm: VM, frame: Frame, instruction: Instruction, bounds: list[Obj
 @op("FORMAT_VALUE", "value spec[n] -- result", n=lambda instruction: instruction.value >> 2 & 1)
 def format_value(vm: VM, frame: Frame, instruction: Instruction, value: Object, spec: list[Object]) -> Object:
     return text.format_(vm, value, CONVERSIONS[instruction.value & 3], spec[0] if spec else None)
+
+
+@op("BUILD_INTERPOLATION", "value text spec[n] -- interpolation")
+def build_interpolation(vm: VM, frame: Frame, instruction: Instruction, *operands: object) -> Object:
+    return vm.unsupported(breaks.UnsupportedOpcode(instruction.op))
 
 
 @op("CONVERT_VALUE", "value -- text")

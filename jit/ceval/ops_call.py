@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from framejit.objects.core.object import VM, Object
 
 # Include/internal/pycore_code.h: the values that MAKE_FUNCTION's flags say are on the stack, deepest first.
-DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
+DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, ANNOTATE, CLOSURE = 1, 2, 4, 16, 8
 
 
 @op("CALL", "first second args[n] -- result")
@@ -46,8 +46,11 @@ def callable_of(first: Object | None, second: Object | None) -> Object:
 def make_function(vm: VM, frame: Frame, instruction: Instruction, attributes: list[Object], code: Object) -> Object:
     given = iter(attributes)
     flags = instruction.arg or 0
-    defaults, kwdefaults, annotations, closure = (
-        next(given) if flags & flag else None for flag in (DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE)
+    defaults, kwdefaults, annotations, annotate, closure = (
+        next(given) if flags & flag else None for flag in (DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, ANNOTATE, CLOSURE)
     )
     qualname = instruction.value.co_qualname
-    return build.function(vm, instruction.value, frame.globals, frame.builtins, defaults, kwdefaults, closure, annotations, qualname)
+    made = build.function(vm, instruction.value, frame.globals, frame.builtins, defaults, kwdefaults, closure, annotations, qualname)
+    if annotate is not None:
+        build.set_annotate(made, annotate)
+    return made

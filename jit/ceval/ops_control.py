@@ -82,6 +82,8 @@ REFUSED: dict[str, str] = {
     "BEFORE_ASYNC_WITH": "manager -- exit awaitable",
     "END_ASYNC_FOR": "iterator exc --",
     "ASYNC_GEN_WRAP": "value -- wrapped",
+    # template strings
+    "BUILD_TEMPLATE": "strings interpolations -- template",
     # type parameters
     "TYPEVAR": "name -- result",
     "PARAMSPEC": "name -- result",

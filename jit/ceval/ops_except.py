@@ -80,9 +80,25 @@ def before_with(vm: VM, frame: Frame, instruction: Instruction, manager: Object)
     vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")
 
 
-@op("WITH_EXCEPT_START", "exit lasti state exc -- exit lasti state exc result")
+@op("LOAD_SPECIAL", "owner -- method null")
+def load_special(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object, None]:
+    method = lookup_special(vm, owner, instruction.value)
+    if method is not None:
+        return method, None
+    missed: str = instruction.value
+    is_async = missed.startswith("__a")
+    message = f"does not support the {'asynchronous ' * is_async}context manager protocol (missed {missed} method)"
+    if all(lookup_special(vm, owner, name) is not None for name in (("__enter__", "__exit__") if is_async else ("__aenter__", "__aexit__"))):
+        other, keyword = ("", "with") if is_async else ("asynchronous ", "async with")
+        message += f" but it supports the {other}context manager protocol. Did you mean to use '{keyword}'?"
+    return vm.raise_(TypeError, f"'{abstract.type_name(vm, owner)}' object {message}")
+
+
+@op("WITH_EXCEPT_START", "exit[n] lasti state exc -- exit[n] lasti state exc result")
 def with_except_start(
-    vm: VM, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, state: ExceptionState, exc: Object
+    vm: VM, frame: Frame, instruction: Instruction, exit_: list[Any], lasti: LastInstruction, state: ExceptionState, exc: Object
 ) -> tuple[Any, ...]:
+    """`exit_`: a bound method, with the NULL above it that a version has there."""
     cls, traceback = (abstract.getattr_(vm, exc, name) for name in ("__class__", "__traceback__"))
-    return exit_, lasti, state, exc, abstract.call(vm, exit_, [cls, exc, traceback], {}, AS_IT_IS)
+    assert exit_[1:] in ([], [None]), "LOAD_SPECIAL gives bound methods"
+    return *exit_, lasti, state, exc, abstract.call(vm, exit_[0], [cls, exc, traceback], {}, AS_IT_IS)

@@ -37,7 +37,7 @@ from framejit.program import classes
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
 """Instructions that change a value below their operands, as far down as their argument says."""
 NEVER = frozenset({
-    "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND",
+    "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND", "LOAD_SPECIAL",
     "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
     "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "CHECK_EG_MATCH", "PREP_RERAISE_STAR",
 })  # fmt: skip

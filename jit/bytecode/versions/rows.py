@@ -234,7 +234,7 @@ SHARED: dict[str, Row] = {
     "POP_EXCEPT": plain("POP_EXCEPT"),
     "CHECK_EXC_MATCH": plain("CHECK_EXC_MATCH"),
     "BEFORE_WITH": plain("BEFORE_WITH"),
-    "WITH_EXCEPT_START": plain("WITH_EXCEPT_START"),
+    "WITH_EXCEPT_START": sequence(Part("WITH_EXCEPT_START", 1)),
     # refused by name
     "CHECK_EG_MATCH": plain("CHECK_EG_MATCH"),
     "GET_AITER": plain("GET_AITER"),

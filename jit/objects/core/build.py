@@ -193,6 +193,11 @@ def function(
     return made
 
 
+def set_annotate(function: FunctionObject, annotate: Object) -> None:
+    """Give a function that was just made the function that computes its annotations (PEP 649)."""
+    function.renamed["__annotate__"] = annotate
+
+
 def generator(vm: VM, frame: Any) -> GeneratorObject:
     """RETURN_GENERATOR: the generator of a frame that has just begun."""
     return GeneratorObject(vm, frame)

@@ -6,6 +6,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from framejit import breaks
 from framejit.guards.kinds import CodeIs, IsMissing, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
 from framejit.objects.core import abstract, operators
@@ -24,6 +25,8 @@ RENAMEABLE: dict[str, type] = {
 """Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to."""
 if hasattr(FunctionType, "__type_params__"):
     RENAMEABLE["__type_params__"] = tuple
+if hasattr(FunctionType, "__annotate__"):
+    RENAMEABLE["__annotate__"] = object
 
 
 class FunctionObject(Object):
@@ -146,7 +149,10 @@ class FunctionObject(Object):
             if found is not None:
                 return found
         elif name in RENAMEABLE or name == "__code__":
-            found = getattr(self.value, name)
+            try:
+                found = getattr(self.value, name)
+            except Exception as error:  # annotations are computed when they are first asked for
+                vm.unsupported(breaks.UnsupportedOperation(f"{name} of {self.qualname}(), which raises {type(error).__name__}"))
             if self.source is None:
                 return vm.from_real(found)
             vm.guard(TypeIs, self.source, FunctionType)
@@ -180,7 +186,11 @@ class FunctionObject(Object):
             return vm.const(first if isinstance(first, str) else None)
         if name == "__type_params__" and name in RENAMEABLE:
             return vm.const(())
+        if name == "__annotate__" and name in RENAMEABLE:
+            return vm.const(None)
         if name == "__annotations__":
+            if "__annotate__" in self.renamed:
+                vm.unsupported(breaks.UnsupportedOperation(f"evaluating the annotations of {self.qualname}(), which the compiled code makes"))
             if self.annotations is None:
                 vm.trail.set(self, "annotations", dict_of(vm, []))
             return self.annotations
@@ -189,10 +199,18 @@ class FunctionObject(Object):
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if self.value is MISSING and value is not None:
             kinds = RENAMEABLE.get(name)
+            if name == "__annotate__" and kinds is not None and not self.takes_annotate(vm, value):
+                kinds = None
             if kinds is not None and issubclass(vm.observe(value).cls, kinds):
-                vm.trail.set(self, "renamed", {**self.renamed, name: value})
+                others = {key: part for key, part in self.renamed.items() if name != "__annotations__" or key != "__annotate__"}
+                vm.trail.set(self, "renamed", {**others, name: value})
                 return
         Object.setattr(self, vm, name, value)
+
+    def takes_annotate(self, vm: VM, value: Object) -> bool:
+        """Return whether `__annotate__` may be set to the value in a trace: a function or None, if there are no annotations that this would discard."""
+        found = vm.observe(value)
+        return self.annotations is None and "__annotations__" not in self.renamed and found.cls in (FunctionType, type(None))
 
     def reconstruct(self, cg: Codegen) -> None:
         """Build a function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then its other fields."""
