@@ -18,8 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from framejit.graph.inner import graph_modules
-from framejit.graph.metadata import CONTEXT_FN
-from framejit.graph.repeated_changes import change_again_
+from framejit.graph.metadata import CONTEXT_FN, OF_BACKWARD
 
 REGION, RECOMPUTE = "ac_graph_id", "recompute"
 """Metadata of nodes that come from a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
@@ -85,7 +84,7 @@ def mark(gm: fx.GraphModule) -> None:
         if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in pytree.tree_leaves(node.meta["example_value"])):
             node.target, node.kwargs = run_once, {}
     asking = [node for node in gm.graph.nodes if node.target is torch.autograd.grad]
-    for node in (*asking, *gm.graph.find_nodes(op="call_function", target=change_again_)):
+    for node in (*asking, *[node for node in gm.graph.nodes if OF_BACKWARD in node.meta]):
         node.meta["autograd_backward"] = True
     for module in checkpointed_graphs(gm) if asking else ():
         module.meta[CONTEXT_FN] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_FN))

@@ -15,13 +15,11 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
-from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import is_of_others, version_of
-from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.gradient_paths import gives_gradients, gradient_paths
 from framejit.graph.jagged import memory_of
 from framejit.graph.operator_call import OperatorCall, Phase, rule
-from framejit.graph.repeated_changes import Repeating
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
@@ -50,8 +48,7 @@ class AutogradNode:
 
     `asks`: the program asks for gradients inside the graph. `asks_twice`: it asks there for gradients that it can differentiate again.
     `differentiated_twice`: after the graph, the program asks for gradients that it differentiates again, for which autograd must record the graph's operators
-    after all. `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: statistics that backward passes after the graph
-    change again.
+    after all. `changes_input`: a tensor from outside that requires a gradient is changed in place.
     """
 
     def __init__(self, state: TraceState) -> None:
@@ -62,7 +59,6 @@ class AutogradNode:
         self._once: list[fx.Node] = []
         self._listened: list[tuple[TensorObject, tuple[CodeType, int]]] = []
         self._leaves: list[tuple[fx.Node, tuple[CodeType, int]]] = []
-        self.repeating: tuple[Repeating, ...] = ()
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments before it runs. Returns a snapshot with which `after` compares the arguments."""
@@ -131,10 +127,6 @@ class AutogradNode:
         """Note that the present instruction registers a hook on the gradient of this tensor."""
         self._listened.append((obj, self._state.vm.place()))
         self._state.vm.trail.learned(self, self._listened.pop)
-
-    def repeats(self, repeating: Repeating) -> None:
-        """Note that the present instruction makes a backward pass change statistics again."""
-        self._state.vm.trail.set(self, "repeating", (*self.repeating, repeating))
 
     def differentiable_once(self, node: fx.Node) -> None:
         """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""

@@ -31,7 +31,6 @@ from framejit.graph.fake import is_declared, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.fakes import Writes, storages
 from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
-from framejit.graph.gradient_hooks import Listening
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.jagged import is_nested_int
@@ -113,7 +112,6 @@ class GraphBuilder(TraceState):
         self.known = self.part(KnownData)
         self.autograd_node = self.part(AutogradNode) if demands.one_autograd_node else None
         self.readers: tuple[LaterReader, ...] = ()
-        self.listening = Listening()
         self.regions: dict[str, fx.GraphModule] = {}
         """One inner graph for all those that compute the same, by `InnerGraph.pattern`."""
         self.traced_regions: dict[Any, list[Any]] = {}

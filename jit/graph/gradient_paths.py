@@ -11,11 +11,18 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules._functions import BackwardHookFunction
 
-from framejit.graph.custom_gradient import CustomGradient
-
 OF_OPERATORS = ("torch._library.autograd", "torch._higher_order_ops.")
 """The modules of the Functions that torch makes for the gradients of custom operators, which are written to be run on tensors without data, and of those
 that differentiate its operators which take functions, whose backward passes are such operators themselves."""
+
+
+def gives_gradients(target: Any) -> bool:
+    """Return whether a node with this target registers a TracedGradient with autograd."""
+    return getattr(target, "__name__", "") == "differentiable_"
+
+
+class TracedGradient(torch.autograd.Function):
+    """A Function whose backward the trace has traced. Its nodes have a `rule`, whose `again` and `once` say whether a backward pass can be differentiated."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
             made_by: Any = node._forward_cls  # type: ignore[attr-defined]
             if made_by.__module__.startswith(OF_OPERATORS) or made_by is BackwardHookFunction:
                 pass
-            elif not issubclass(made_by, CustomGradient):
+            elif not issubclass(made_by, TracedGradient):
                 functions[node.name()] = None
             elif not (node.rule.again or node.rule.once):  # type: ignore[attr-defined]
                 once[node.name()] = None

@@ -5,6 +5,9 @@ from types import CodeType
 CONTEXT_FN = "_checkpoint_context_fn"
 """The key, in the metadata of an inner graph, of the `context_fn` of its checkpoint, for AOTAutograd."""
 
+OF_BACKWARD = "_is_of_backward"
+"""The key, in the metadata of a node, which says that it belongs to a backward pass in the graph."""
+
 USER_PLACES = "_user_places"
 """The key, in the metadata of a node, of the places of the program's frames when the node was made, outermost first: a tuple of UserPlaces."""
 

@@ -13,8 +13,8 @@ from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.graph.jagged import memory_of
+from framejit.library.torch.autograd.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.library.torch.inner_graphs.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
 from framejit.library.torch.transforms.func import JVP, VMAP, items
 from framejit.library.torch.transforms.func_rules import call_with_rule, mapping_graph, transforms_inside

@@ -11,12 +11,13 @@ from torch import fx
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.gradient_hooks import grad_listening
 from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
-from framejit.graph.repeated_changes import Repeating, change_again_, not_changing_again_
+from framejit.graph.metadata import OF_BACKWARD
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.library.torch.autograd.autograd_settings import are_hooks_set_outside
+from framejit.library.torch.checkpoint.repeated_changes import RepeatedChanges, change_again_, not_changing_again_
+from framejit.library.torch.hooks.gradient_hooks import Listening, grad_listening
 from framejit.library.torch.inner_graphs.changes import check_read_later
 from framejit.objects.core import abstract
 from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
@@ -78,9 +79,9 @@ class Question:
             return ", where hooks on saved tensors are set"
         if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
             return ", which other processes may listen to"
-        if graph.listening.tokens:
+        if graph.part(Listening).tokens:
             return ", where backward hooks of modules are called after the graph"
-        if graph.autograd_node is not None and not self.can_change_again(vm, graph.autograd_node.repeating):
+        if not self.can_change_again(vm):
             return ", through BatchNorm in a checkpoint, of which another backward pass may follow"
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
         for name in (*paths.functions, *(paths.once if self.create_graph else ())):
@@ -91,8 +92,9 @@ class Question:
             return ", of what was computed before"
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
-    def can_change_again(self, vm: TorchVM, repeating: Sequence[Repeating]) -> bool:
+    def can_change_again(self, vm: TorchVM) -> bool:
         """Return whether the backward pass is the only one that changes statistics, if it changes any."""
+        repeating = vm.graph.part(RepeatedChanges).left
         if not any(change.follows(output.look(vm)) for change in repeating for output in self.outputs if isinstance(output, TensorObject)):
             return True
         retains = self.create_graph or abstract.truth(vm, vm.observe(self.retain_graph))
@@ -100,16 +102,15 @@ class Question:
 
     def change_again(self, vm: TorchVM, inputs: Sequence[Object]) -> None:
         """Change the statistics that the backward pass changes."""
-        node = vm.graph.autograd_node
-        for change in () if node is None else node.repeating:
+        changes = vm.graph.part(RepeatedChanges)
+        for change in changes.left:
             outputs, wanted = ([one.look(vm) for one in some if isinstance(one, TensorObject)] for some in (self.outputs, inputs))
             with vm.graph.fakes.running():
                 reached = change.is_reached(outputs, wanted)
             if reached:
-                assert node is not None
                 vm.graph.node_of(not_changing_again_, (change.handles,))
-                vm.graph.node_of(change_again_, change.now)
-                vm.trail.set(node, "repeating", tuple([other for other in node.repeating if other is not change]))
+                vm.graph.node_of(change_again_, change.now).meta[OF_BACKWARD] = True
+                changes.remove(change)
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
         """Guard that an input is a leaf and, unless the caller handles hooks, that there are none on its gradient."""

@@ -12,13 +12,12 @@ from torch import fx
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
-from framejit.graph.custom_gradient import gives_gradients
-from framejit.graph.gradient_paths import leads_to, needs_what_was_changed
+from framejit.graph.gradient_paths import gives_gradients, leads_to, needs_what_was_changed
 from framejit.graph.inner import InnerGraph
 from framejit.graph.prune import Running
-from framejit.graph.repeated_changes import BatchStatistics, Repeating, change_, changing_again_
 from framejit.graph.statistics import BATCH_NORMS, STATISTICS, statistics_of
 from framejit.graph.tokens import token_for
+from framejit.library.torch.checkpoint.repeated_changes import BatchStatistics, RepeatedChanges, Repeating, change_, changing_again_
 from framejit.objects.core.object import VM, Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_modes import MODE_CHANGES
@@ -73,8 +72,7 @@ class Repeated:
         now = self.how, given, self.means, self.variances, self.counters
         graph.node_of(change_, now)
         handles = graph.node_of(changing_again_, (self.how, hooked, given, *tokens))
-        assert graph.autograd_node is not None
-        graph.autograd_node.repeats(Repeating(hooked, handles, now))
+        graph.part(RepeatedChanges).add(Repeating(hooked, handles, now))
 
 
 def token_of(vm: TorchVM, node: fx.Node) -> fx.Node:
@@ -135,7 +133,7 @@ def around(vm: TorchVM, body: Body, norms: dict[fx.Node, dict[str, Any]], counts
     statistics = ([given[name] for given in norms.values()] for name in STATISTICS)
     nodes = [tuple([outside[node] for node in part]) for part in (*statistics, [node.args[0] for node in counts])]
     tensors = tuple([batch for batch in batches if batch is not None])
-    known = {node for change in vm.graph.autograd_node.repeating for part in change.now[2:] for node in part} if vm.graph.autograd_node else set()
+    known = {node for change in vm.graph.part(RepeatedChanges).left for part in change.now[2:] for node in part}
     if len(tensors) != len(batches) or not all(node in inputs and node not in known for part in nodes for node in part):
         refuse(vm, "what the graph computes, or another checkpoint changes too, with a backend that uses AOTAutograd")
     how = BatchStatistics(tuple([given.get("momentum", 0.1) for given in norms.values()]), tuple([node.args[1] for node in counts]))

@@ -15,12 +15,12 @@ from torch import fx
 
 from framejit.graph.builder import TorchVM
 from framejit.graph.fakes import storages
-from framejit.graph.gradient_hooks import Listener, in_order_of_hooks, tap_
 from framejit.graph.gradient_paths import layout_of_grad, saved_by
 from framejit.graph.inner import InnerGraph
 from framejit.guards.source import CAttr
 from framejit.library.torch.autograd.gradient_question import HOOKS, Question, layout_for
 from framejit.library.torch.autograd.recomputed import changed_by, read_by_inner_graphs, recomputed
+from framejit.library.torch.hooks.gradient_hooks import Listener, Listening, in_order_of_hooks, tap_
 from framejit.objects.core import abstract
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import stands_for_frames
@@ -36,7 +36,7 @@ NO_GRADIENT = ", where a hook gives what is no such gradient"
 
 def has_hooks(vm: TorchVM, leaves: Sequence[TensorObject]) -> bool:
     """Return whether a backward pass to these leaves may reach hooks, or must keep gradients of other tensors."""
-    listening = vm.graph.listening
+    listening = vm.graph.part(Listening)
     return bool(listening.hooks or listening.retaining) or any(has_had_hooks(vm, leaf) for leaf in leaves)
 
 
@@ -44,7 +44,7 @@ def has_had_hooks(vm: TorchVM, leaf: TensorObject) -> bool:
     """Return whether a leaf from outside has hooks, or had any. The trace may have removed some that are still there while the graph runs."""
     if leaf.source is None:
         return False
-    return any(getattr(leaf.value, name) is not None for name in HOOKS) or any(one.tensor is leaf for one in vm.graph.listening.on_inputs)
+    return any(getattr(leaf.value, name) is not None for name in HOOKS) or any(one.tensor is leaf for one in vm.graph.part(Listening).on_inputs)
 
 
 def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object]]:
@@ -57,7 +57,7 @@ def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object
         else:
             hooks = vm.wrap(real, leaf.source.child(CAttr, name))
             found.append([vm.observe(hook) for hook in abstract.iterate(vm, abstract.call_method(vm, hooks, "values"))])
-    for one in vm.graph.listening.on_inputs:
+    for one in vm.graph.part(Listening).on_inputs:
         if one.tensor is leaf and not one.removed:
             found[one.method != "register_hook"].append(vm.observe(one.hook))
     return found[0], found[1]
@@ -115,7 +115,7 @@ class Pass:
 
     def __init__(self, vm: TorchVM, asked: Question, leaves: Sequence[TensorObject], changes: dict[int, GradientChange]) -> None:
         self.vm, self.graph, self.asked, self.leaves = vm, vm.graph, asked, leaves
-        listening = self.graph.listening
+        listening = self.graph.part(Listening)
         kept = [tensor for tensor in listening.retaining if tensor.look(vm).requires_grad and not tensor.look(vm).is_leaf]
         self.hooks: list[Listener | TensorObject] = [*listening.hooks, *kept]
         self.taps = [*[hook.node for hook in listening.hooks], *[self.graph.node_of(tap_, (tensor.node,)) for tensor in kept]]

@@ -15,8 +15,8 @@ from torch.utils.hooks import RemovableHandle
 
 from framejit import breaks
 from framejit.graph.builder import LaterReader, TorchVM
-from framejit.graph.gradient_hooks import Listener, listen_, stop_listening_, tap_
 from framejit.library.torch.hooks.backward_hooks import looks_like
+from framejit.library.torch.hooks.gradient_hooks import Listener, Listening, listen_, stop_listening_, tap_
 from framejit.library.torch.inner_graphs.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
 from framejit.library.torch.inner_graphs.changes import Reached
 from framejit.objects.core import abstract
@@ -90,7 +90,7 @@ class DeferredHook(InGraph):
         self.reader = reader
 
     def take_off(self, vm: TorchVM) -> None:
-        listening = vm.graph.listening
+        listening = vm.graph.part(Listening)
         vm.trail.set(listening, "hooks", tuple([listener for listener in listening.hooks if listener is not self.listener]))
         vm.trail.set(vm.graph, "readers", tuple([reader for reader in vm.graph.readers if reader is not self.reader]))
 
@@ -137,7 +137,7 @@ def defer(vm: TorchVM, tap: fx.Node, hook: Object, inputs: int | None, what: str
     `tap`: a node that returns the Tap which they pass. `inputs`: see Listener.
     """
     listener = Listener(tap, hook, inputs)
-    vm.trail.set(vm.graph.listening, "hooks", (*vm.graph.listening.hooks, listener))
+    vm.trail.set(vm.graph.part(Listening), "hooks", (*vm.graph.part(Listening).hooks, listener))
     return HandleObject(DeferredHook(vm, listener, vm.graph.runs_later(Reached(), True, breaks.HookUnsupported(what))))
 
 
@@ -176,7 +176,7 @@ def retain_grad(vm: TorchVM, self: TensorObject) -> Object:
     if self.source is not None or self.retains or fake.is_leaf or not may_defer(vm, self) or is_left_to_native_code(vm):
         return retain_grad_of_input(vm, self)
     vm.trail.set(self, "retains", True)
-    vm.trail.set(vm.graph.listening, "retaining", (*vm.graph.listening.retaining, self))
+    vm.trail.set(vm.graph.part(Listening), "retaining", (*vm.graph.part(Listening).retaining, self))
     if vm.graph.autograd_node is not None:
         vm.graph.runs_later(Reached(), True, breaks.HookUnsupported("retain_grad() of a tensor"), self.node)
     return vm.const(None)
@@ -213,8 +213,8 @@ def put_on_input(vm: TorchVM, tensor: TensorObject, hook: Object, method: str) -
     if graph.autograd_node is not None and holds_computed(vm, hook):
         vm.unsupported(breaks.NotInsideAutogradNode(f"{method}() with a hook that may ask for gradients of what was computed,"))
     read_is_leaf(vm, tensor)
-    registration = OnInput(vm, tensor, hook, method, graph.listening.on_inputs)
-    vm.trail.set(graph.listening, "on_inputs", (*graph.listening.on_inputs, registration))
+    registration = OnInput(vm, tensor, hook, method, graph.part(Listening).on_inputs)
+    vm.trail.set(graph.part(Listening), "on_inputs", (*graph.part(Listening).on_inputs, registration))
     vm.effects.in_order(registration)
     return registration.handle
 

@@ -13,7 +13,7 @@ from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.gradient_hooks import Listener, tap_node_
+from framejit.library.torch.hooks.gradient_hooks import Listener, Listening, tap_node_
 from framejit.library.torch.hooks.hooked_modules import hearing, hooks_of, set_up_inputs, set_up_outputs, token_of
 from framejit.library.torch.hooks.hooks import is_left_to_native_code
 from framejit.library.torch.inner_graphs.changes import Reached
@@ -81,7 +81,7 @@ def hearing_for(vm: TorchVM, hook: Object) -> Hearing:
     known = [vm.observe(item).value for name in ("user_hooks", "user_pre_hooks") for item in abstract.iterate(vm, abstract.getattr_(vm, hook, name))]
     if len(known) != len(real.full) + len(real.before) or any(one is not other for one, other in zip(known, [*real.full, *real.before])):
         vm.unsupported(REASON)
-    listening = vm.graph.listening
+    listening = vm.graph.part(Listening)
     token = dict(listening.tokens).get(module.source)
     if token is None:
         token = vm.graph.inputs.of_state(module.source, token_of(module.value)).node
@@ -112,5 +112,5 @@ def passed_through(vm: TorchVM, *tensors: Object) -> Object:
 def put_on_node(vm: TorchVM, tensor: Object, inputs: Object, hook: Object) -> Object:
     (node,) = vm.graph.nodes_of([tensor])
     listener = Listener(vm.graph.node_of(tap_node_, (node,)), hook, vm.observe(inputs).constant(vm))
-    vm.trail.set(vm.graph.listening, "hooks", (*vm.graph.listening.hooks, listener))
+    vm.trail.set(vm.graph.part(Listening), "hooks", (*vm.graph.part(Listening).hooks, listener))
     return vm.const(None)

@@ -10,8 +10,9 @@ import torch
 from torch import fx
 from torch.utils.hooks import RemovableHandle
 
-from framejit.graph.custom_gradient import Tensors, laid_out
+from framejit.graph.trace_state import TraceState
 from framejit.guards.source import Source
+from framejit.library.torch.autograd.custom_gradient import Tensors, laid_out
 
 
 def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any, ...], position: int | None) -> RemovableHandle:
@@ -153,7 +154,7 @@ class Listening:
     nodes of their tokens (hooked_modules.py). All are replaced as a whole, through the trail.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: TraceState) -> None:
         self.hooks: tuple[Listener, ...] = ()
         self.on_inputs: tuple[Any, ...] = ()
         self.retaining: tuple[Any, ...] = ()

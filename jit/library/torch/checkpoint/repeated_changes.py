@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from framejit.graph.gradient_paths import leads_to
 from framejit.graph.tokens import of_token
+from framejit.graph.trace_state import TraceState
 from framejit.torch_state.own_operators import declare_operator
 
 
@@ -78,7 +79,7 @@ def change_again_(*args: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """The nodes of a graph that make a backward pass change statistics.
+    """The nodes of a graph that make a backward pass change statistics again.
 
     Attributes:
         results: the nodes whose gradients make it do so.
@@ -107,6 +108,20 @@ class Repeating:
         return bool(reached)
 
 
+class RepeatedChanges:
+    """The changes that backward passes after the graph make again; those that a backward pass in the graph has made are removed."""
+
+    def __init__(self, state: TraceState) -> None:
+        self._trail = state.trail
+        self.left: tuple[Repeating, ...] = ()
+
+    def add(self, change: Repeating) -> None:
+        """Note that the present instruction makes a backward pass change statistics again."""
+        self._trail.set(self, "left", (*self.left, change))
+
+    def remove(self, change: Repeating) -> None:
+        """Note that a backward pass in the graph has made a change again."""
+        self._trail.set(self, "left", tuple([other for other in self.left if other is not change]))
 
 
 @declare_operator(

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
+from framejit.graph.gradient_paths import TracedGradient
+
 Tensors = tuple[torch.Tensor | None, ...]
 TENSOR = object()
 """Stands for a tensor that is among the saved ones."""
@@ -71,7 +73,8 @@ class GradientRule:
         return differentiable_
 
     def operator(self) -> Callable[..., Any]:
-        """The function that a node of the graph calls. Its name ends in an underscore because it changes its arguments: their autograd record."""
+        """The function that a node of the graph calls. Its name ends in an underscore because it changes its arguments: their autograd record. See
+        `gives_gradients`."""
         function: Any = type(self.name, (CustomGradient,), {})
 
         def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
@@ -80,12 +83,7 @@ class GradientRule:
         return differentiable_
 
 
-def gives_gradients(target: Any) -> bool:
-    """Return whether a node with this target registers a backward with autograd."""
-    return getattr(target, "__name__", "") == "differentiable_"
-
-
-class CustomGradient(torch.autograd.Function):
+class CustomGradient(TracedGradient):
     """Registers the backward of a Function with autograd, for the values that its forward has computed."""
 
     @staticmethod
