@@ -61,7 +61,7 @@ class Boxes(TensorKind):
         return cls is Box
 
     def make_input(self, inputs, source, tensor, plain):
-        inputs.state.part(Wrappers).meet_wrapper()
+        inputs.state.part(Wrappers).meet(self)
         return inputs.add_sized(source, tensor, plain, inputs.state.fakes.of_input(tensor, None), None, True)
 
     def guard_contents(self, vm, made):

@@ -189,7 +189,7 @@ def test_parts_of_the_graph_share_one_state():
 
 ASKED_ELSEWHERE = {
     "is_jagged": {
-        "graph.wrappers",  # of a changed nested tensor, the values are compared with those of others, and the offsets aren't
+        "library.torch.jagged.known_nested",  # of a changed nested tensor, the values are compared with those of others, and the offsets aren't
         "driver.second_run",  # the driver knows no Objects: whether the arguments of a call can be copied
     },
     "is_distributed": {"backends.compile"},  # backends know no Objects: what torch keeps of layouts

@@ -64,7 +64,7 @@ def floats_are_constants(failed: FailedGraph) -> TraceTerms | None:
 
 def sizes_are_constants(failed: FailedGraph) -> TraceTerms | None:
     """All sizes and numbers become constants, unless the program has declared them to vary."""
-    may_be = failed.graph.shapes.may_be_constants() or bool(failed.graph.wrappers.has_distributed)
+    may_be = failed.graph.shapes.may_be_constants() or failed.graph.wrappers.has_met("distributed")
     if not failed.backend.needs_contexts or not may_be or failed.terms.dynamic.fixed:
         return None
     return replace(failed.terms, dynamic=FIXED)
@@ -72,7 +72,7 @@ def sizes_are_constants(failed: FailedGraph) -> TraceTerms | None:
 
 def distributed_stay_outside(failed: FailedGraph) -> TraceTerms | None:
     """Distributed tensors stay outside of the graph, and sizes vary as they did at first."""
-    if not failed.backend.needs_contexts or not failed.graph.wrappers.has_distributed or not failed.terms.demands.takes_distributed:
+    if not failed.backend.needs_contexts or not failed.graph.wrappers.has_met("distributed") or not failed.terms.demands.takes_distributed:
         return None
     return replace(failed.terms.without("takes_distributed"), dynamic=failed.first.dynamic)
 
@@ -80,8 +80,8 @@ def distributed_stay_outside(failed: FailedGraph) -> TraceTerms | None:
 RETREATS: tuple[Retreat, ...] = (
     giving_up("takes_gradients", lambda graph: graph.autograd_node is not None and graph.autograd_node.asks),
     giving_up("takes_unbacked", lambda graph: graph.unbacked.present),
-    giving_up("takes_nested", lambda graph: bool(graph.wrappers.nested)),
-    giving_up("takes_masked", lambda graph: graph.wrappers.has_masked),
+    giving_up("takes_nested", lambda graph: graph.wrappers.has_met("jagged")),
+    giving_up("takes_masked", lambda graph: graph.wrappers.has_met("masked")),
     giving_up("takes_sparse", takes_sparse),
     giving_up("makes_sparse", makes_sparse),
     floats_are_constants,

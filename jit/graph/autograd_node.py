@@ -16,9 +16,8 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
 from framejit.graph.demands import RestartWith
-from framejit.graph.fake import is_of_others, version_of
+from framejit.graph.fake import is_of_others, storages, version_of
 from framejit.graph.gradient_paths import gives_gradients, gradient_paths
-from framejit.graph.jagged import memory_of
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.values import tensors_of
@@ -111,9 +110,9 @@ class AutogradNode:
         for node, fake in zip(outputs, fakes, strict=True):
             if isinstance(fake, torch.Tensor) and (reason := kind_in_graph(fake).refusal_as_output(self._state, node)) is not None:
                 self._make_natively(node, reason)
-        memory = memory_of(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
+        memory = storages(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
-            if memory_of([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
+            if storages([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
                 self._state.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
         if not self.asks and not self.changes_input:
             return {}

@@ -12,9 +12,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.errors import UserFrame
-from framejit.graph.fake import version_of
+from framejit.graph.fake import storages, version_of
 from framejit.graph.global_modes import Modes
-from framejit.graph.jagged import memory_of
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import counted_elsewhere, in_lists, written_by_others
 from framejit.trail import NodeAdded, Trail
@@ -138,7 +137,7 @@ class Body:
 
     def shares_memory_with_arguments(self, fakes: Iterable[torch.Tensor]) -> bool:
         """Return whether one of these fakes lies in the memory of an argument."""
-        return not memory_of(node.meta["example_value"] for node in self._arguments).isdisjoint(memory_of(fakes))
+        return not storages(node.meta["example_value"] for node in self._arguments).isdisjoint(storages(fakes))
 
     def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
         """A new node for an operator, at the end."""
@@ -221,13 +220,13 @@ class Body:
         """Return whether a placeholder's tensor, lifted or an argument, has been changed in place here."""
         placeholders = {*self._arguments, *self.lifted.values()}
         fakes = [fake for node in placeholders if isinstance(fake := node.meta["example_value"], torch.Tensor)]
-        return any(version_of(fake) > 0 for fake in fakes) or not memory_of(fakes).isdisjoint(written_by_others(self._kept, placeholders))
+        return any(version_of(fake) > 0 for fake in fakes) or not storages(fakes).isdisjoint(written_by_others(self._kept, placeholders))
 
     def changed_lifted(self) -> list[torch.Tensor]:
         """The fakes of tensors of the outer graph that have been changed in place here."""
         written = counted_elsewhere(self._kept, {*self._arguments, *self.lifted.values()})
         lifted = {outer: outer.meta["example_value"] for outer in self._versions}
-        return [fake for outer, fake in lifted.items() if version_of(fake) != self._versions[outer] or memory_of([fake]) & written]
+        return [fake for outer, fake in lifted.items() if version_of(fake) != self._versions[outer] or storages([fake]) & written]
 
     def changes_lifted(self) -> bool:
         """Return whether a tensor of the outer graph has been changed in place here."""
@@ -237,7 +236,7 @@ class Body:
         """Return whether running statistics, or tensors of a list, of the outer graph have been changed in place here. In the functions of an operator,
         AOTAutograd loses such changes, or fails."""
         written = [*in_lists(self._kept), *[fake for node in self._kept for fake in changed_statistics(node)]]
-        return not memory_of(written).isdisjoint(memory_of(node.meta["example_value"] for node in self._versions))
+        return not storages(written).isdisjoint(storages(node.meta["example_value"] for node in self._versions))
 
     def refresh_lifted(self) -> None:
         """Take over the fakes of lifted nodes after they were made again."""

@@ -27,13 +27,12 @@ from framejit.graph.body import Body, Transforming
 from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.demands import Demands
-from framejit.graph.fake import is_declared, version_of
+from framejit.graph.fake import is_declared, storages, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
-from framejit.graph.fakes import Writes, storages
+from framejit.graph.fakes import Writes
 from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
-from framejit.graph.jagged import is_nested_int
 from framejit.graph.known_data import KnownData
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.operator_call import OperatorCall, Phase, run_rules
@@ -125,10 +124,6 @@ class GraphBuilder(TraceState):
         """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
         return self.inputs.of_tensor(source, tensor)
 
-    def holds_lengths(self, obj: Object) -> None:
-        """Note a tensor of lengths, which sizes of nested tensors stand for, and guard that it isn't one of the others."""
-        self.wrappers.holds_lengths(obj)
-
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
         """Make the node of arithmetic on symbolic numbers, and note the line of the program for which it asked the ShapeEnv something."""
         made = super().number_node(function, operands, sym)
@@ -138,8 +133,6 @@ class GraphBuilder(TraceState):
     def size(self, obj: TensorObject, dim: int) -> Object:
         """A size of a tensor as a number of the program."""
         size = obj.look(self.vm).shape[dim]
-        if is_nested_int(size):
-            return self.wrappers.size(size)
         if is_unbacked(size):
             return self.unbacked.known(size) or self.call("call_method", "size", [obj, self.vm.const(dim)], EMPTY)
         return self.shapes.number(size) if type(size) is torch.SymInt else self.vm.const(size)

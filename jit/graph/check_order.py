@@ -13,8 +13,7 @@ import torch
 from torch import fx
 
 from framejit.graph.demands import Demands
-from framejit.graph.fake import is_of_others
-from framejit.graph.fakes import storages
+from framejit.graph.fake import is_of_others, storages
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
@@ -20,11 +21,24 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from framejit import breaks
 from framejit.graph.parts import PartsContext
 from framejit.guards.tensor_spec import tensor_spec
+from framejit.objects.tensors.tensorkind import kind_in_graph
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     """The mode under which a trace runs its operators."""
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
+    """The keys of the storages that hold the data of fakes, which may be wrappers, sparse, or neither. They identify their memory."""
+    found: set[int] = set()
+    for fake in fakes:
+        kind = kind_in_graph(fake)
+        if kind.has_memory:
+            found.add(fake.untyped_storage()._cdata)
+        if parts := kind.parts(fake):
+            found |= storages(parts)
+    return found
 
 
 def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:

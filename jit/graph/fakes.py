@@ -16,10 +16,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
-from framejit.graph.fake import make_fake_mode, plain_fake, to_fake, version_of
+from framejit.graph.fake import make_fake_mode, plain_fake, storages, to_fake, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.inputs import GraphInput
-from framejit.graph.jagged import memory_of
 from framejit.graph.on_fakes import written_by
 from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
@@ -166,11 +165,6 @@ class Fakes:
                     forget_outdated(constants)
                     made_again(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
-
-
-def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages of fakes, which identify their memory."""
-    return memory_of(fakes)
 
 
 def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:

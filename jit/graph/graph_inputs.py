@@ -10,7 +10,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 from framejit import breaks
-from framejit.graph.fakes import storages
+from framejit.graph.fake import storages
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.parts import PartsContext
 from framejit.graph.shapes import Shapes

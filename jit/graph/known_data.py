@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
 from framejit.graph.call_data import CallData
-from framejit.graph.fakes import storages
+from framejit.graph.fake import storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import PURE_TARGETS, draws

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from framejit import breaks
-from framejit.graph.fake import is_of_others
-from framejit.graph.fakes import storages
+from framejit.graph.fake import is_of_others, storages
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 

@@ -9,12 +9,10 @@ import torch
 from torch import fx
 
 from framejit import breaks
-from framejit.graph.jagged import is_nested_int
 from framejit.graph.prune import has_tensor
 from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked, is_unbacked
-from framejit.graph.wrappers import Wrappers
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import wrapper_for
 from framejit.objects.tensors.tensorkind import kind_of_class
@@ -33,7 +31,7 @@ class Results:
 
     def __init__(self, state: TraceState) -> None:
         self._state = state
-        self._shapes, self._unbacked, self._wrappers = state.part(Shapes), state.part(Unbacked), state.part(Wrappers)
+        self._shapes, self._unbacked = state.part(Shapes), state.part(Unbacked)
 
     def wrap(self, result: Any, node: fx.Node, name: str) -> Object:
         """The Object of a node's result. `name`: the operator's name, for break reasons."""
@@ -69,7 +67,7 @@ class Results:
         if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
             return vm.from_real(with_items(result, [self.constant(item, name) for item in result]))
         if type(result) is torch.SymInt:
-            return self._wrappers.size(result) if is_nested_int(result) else shapes.number(result)
+            return shapes.number(result)
         if type(result) is torch.SymBool:
             outcome = bool(result)
             shapes.note_lines()

@@ -72,6 +72,9 @@ SYMBOLIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """The operations for which torch has functions on SymInts: Python's would ask for their values."""
 
+SIZES: list[Callable[[TraceState, SymInt], Object | None]] = []
+"""Functions of subjects, which know symbolic sizes that stand for no symbol of the ShapeEnv."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
@@ -220,6 +223,9 @@ class Shapes:
 
     def number(self, value: Any) -> Object:
         """The number that an operator has returned as a SymInt, in terms of the call's sizes and numbers."""
+        for of_subject in SIZES:
+            if (found := of_subject(self._state, value)) is not None:
+                return found
         expr = value.node.expr
         if expr.is_number:
             return NumberObject(int(expr))

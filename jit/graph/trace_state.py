@@ -22,7 +22,8 @@ from framejit.graph.annotations import CUSTOM, annotation_in_force
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.check_order import changes_outside
 from framejit.graph.constants import Inexact, exact
-from framejit.graph.fakes import Fakes, storages
+from framejit.graph.fake import storages
+from framejit.graph.fakes import Fakes
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.global_modes import GlobalModes
 from framejit.graph.metadata import USER_PLACES, UserPlace

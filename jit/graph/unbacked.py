@@ -30,8 +30,7 @@ from torch.utils import _pytree as pytree
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
 from framejit.graph.check_order import ASSERT
-from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
-from framejit.graph.fakes import storages
+from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of, storages
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper

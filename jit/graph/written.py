@@ -11,8 +11,7 @@ from collections.abc import Container, Iterable
 import torch
 from torch import fx
 
-from framejit.graph.fake import version_of
-from framejit.graph.jagged import memory_of
+from framejit.graph.fake import storages, version_of
 from framejit.graph.on_fakes import may_write
 from framejit.graph.statistics import changed_statistics
 
@@ -28,7 +27,7 @@ WRITTEN_INSIDE = "framejit_written_inside"
 
 def counted_elsewhere(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
     """The keys of the storages that nodes may have written to by tensors other than inputs, such as `x.data`."""
-    return memory_of(fake for node in nodes for used, fake in arguments_of(node) if used not in inputs and version_of(fake) > 0)
+    return storages(fake for node in nodes for used, fake in arguments_of(node) if used not in inputs and version_of(fake) > 0)
 
 
 def written_by_others(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
@@ -37,15 +36,15 @@ def written_by_others(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> s
     for node in nodes:
         written += changed_statistics(node)
         written += [used.meta["example_value"] for used in node.meta.get(WRITTEN_INSIDE, ())]
-    return memory_of(written) | counted_elsewhere(nodes, inputs)
+    return storages(written) | counted_elsewhere(nodes, inputs)
 
 
 def written_inside(node: fx.Node) -> list[fx.Node]:
     """The arguments of a node to whose memory its inner graphs write without changing their versions."""
     written: set[int] = set()
     for graph in [module.graph for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]:
-        written |= written_by_others(graph.nodes, graph.find_nodes(op="placeholder")) | memory_of(in_lists(graph.nodes))
-    return [used for used, fake in arguments_of(node) if written and memory_of([fake]) & written]
+        written |= written_by_others(graph.nodes, graph.find_nodes(op="placeholder")) | storages(in_lists(graph.nodes))
+    return [used for used, fake in arguments_of(node) if written and storages([fake]) & written]
 
 
 def in_lists(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:

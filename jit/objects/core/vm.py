@@ -191,9 +191,6 @@ class Graph(Protocol[Obj]):
     def size(self, obj: Any, dim: int) -> Obj:
         """A size of a tensor as a number for the program."""
 
-    def holds_lengths(self, obj: Obj) -> None:
-        """Declare that sizes of nested tensors stand for this tensor of lengths: it is guarded to be none of the other such tensors."""
-
     def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
         """The node of arithmetic on numbers at least one of which is symbolic, in the graph that contains it."""
 

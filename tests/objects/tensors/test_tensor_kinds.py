@@ -98,7 +98,7 @@ def test_a_kind_goes_into_graphs_as_itself_and_says_what_is_guarded() -> None:
             return cls is Box
 
         def make_input(self, inputs: GraphInputs, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> TensorObject:
-            inputs.state.part(Wrappers).meet_wrapper()
+            inputs.state.part(Wrappers).meet(self)
             return inputs.add_sized(source, tensor, plain, inputs.state.fakes.of_input(tensor, None), None, True)
 
         def guard_contents(self, vm: VM, made: Object) -> None:

@@ -13,7 +13,7 @@ from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.jagged import memory_of
+from framejit.graph.fake import storages
 from framejit.library.torch.autograd.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.library.torch.inner_graphs.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
 from framejit.library.torch.transforms.func import JVP, VMAP, items
@@ -160,8 +160,8 @@ class Application:
 
     def copied(self) -> tuple[bool, ...]:
         """Which results share memory with none of the Function's arguments, other results and saved tensors: copying these changes nothing."""
-        memory = [memory_of([obj.fake]) for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
-        return tuple([memory.count(memory_of([obj.fake])) == 1 + (obj in self.saved) for obj in self.tensors])
+        memory = [storages([obj.fake]) for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
+        return tuple([memory.count(storages([obj.fake])) == 1 + (obj in self.saved) for obj in self.tensors])
 
     def inputs(self) -> list[TensorObject]:
         """The arguments that have gradients."""

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from framejit.graph.body import Body
-from framejit.graph.fakes import storages
+from framejit.graph.fake import storages
 from framejit.graph.inner import InnerGraph
 from framejit.graph.prune import Running, has_effect
 from framejit.graph.written import arguments_of

@@ -19,9 +19,8 @@ from torch import fx
 from framejit import breaks
 from framejit.breaks import Break
 from framejit.graph.builder import TorchVM
-from framejit.graph.jagged import memory_of
+from framejit.graph.fake import storages
 from framejit.graph.trace_state import TraceState
-from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import Source
 from framejit.library.torch.overrides.made_wrappers import WrapperTensors, flattens, guard_value
@@ -29,7 +28,7 @@ from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models, refuse, wrapper_for, wraps
-from framejit.objects.tensors.tensorkind import tensor_kind
+from framejit.objects.tensors.tensorkind import kind_of_class, tensor_kind
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchobject import TorchConstObject, make_constructor
@@ -42,6 +41,10 @@ if torch.distributed.is_available():
     from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
 
+ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
+"""Says whether operators take distributed tensors and others together."""
+
+
 @tensor_kind(40)
 class DistributedTensors(WrapperTensors):
     """Tensors that are distributed over processes: wrappers of one local tensor and a layout."""
@@ -51,8 +54,12 @@ class DistributedTensors(WrapperTensors):
     def holds_class(self, cls: type) -> bool:
         return is_distributed(cls) and flattens(cls)
 
-    def meet(self, wrappers: Wrappers) -> None:
-        wrappers.meet_distributed()
+    def meet(self, state: TraceState) -> None:
+        if not state.demands.takes_distributed:
+            state.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
+        if ALLOWS_OTHERS is not None:
+            state.vm.guards.read(ALLOWS_OTHERS)
+        super().meet(state)
 
     def guard_contents(self, vm: VM, made: Object) -> None:
         """Guard how a distributed tensor lies on its device mesh, and its part in this process."""
@@ -70,8 +77,8 @@ class DistributedTensors(WrapperTensors):
         """AOTAutograd makes views of inputs with an operator that distributed tensors don't have."""
         if node.op == "placeholder" or state.instruction_of(node) is None:
             return None
-        outside = memory_of(fake for fake in state.input_fakes() if is_distributed(type(fake)))
-        return VIEW_LEAVES if memory_of([node.meta["example_value"]]) & outside else None
+        outside = storages(fake for fake in state.input_fakes() if is_distributed(type(fake)))
+        return VIEW_LEAVES if storages([node.meta["example_value"]]) & outside else None
 
 
 VIEW_LEAVES = breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,")
@@ -153,7 +160,9 @@ def makes_node(function: Callable[..., Any], refused: Callable[[dict[str, Any]],
             vm.unsupported(breaks.TensorSubclass(f"DTensor, of which {function.__name__}() is given what no node can take"))
         if "async_op" in options:
             options["async_op"] = False  # otherwise its local tensor is of another class, which must be waited for
-        vm.graph.wrappers.meet_distributed()
+        kind = kind_of_class(DTensor)
+        assert isinstance(kind, DistributedTensors)
+        kind.meet(vm.graph)
         return enter(vm, target_of(function, options), [tensor])
 
     models(function)(call)

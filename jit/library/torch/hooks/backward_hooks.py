@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.fakes import storages
+from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import layout_of_grad, saved_by
 from framejit.graph.inner import InnerGraph
 from framejit.guards.source import CAttr

@@ -12,7 +12,7 @@ from torch import fx
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
-from framejit.graph.fakes import storages
+from framejit.graph.fake import storages
 from framejit.graph.inner import InnerGraph
 from framejit.library.torch.inner_graphs.changes import is_changed, reachable, stored_outside
 from framejit.objects.core import abstract

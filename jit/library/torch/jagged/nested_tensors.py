@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch.nested._internal import nested_tensor
 
+from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.graph_inputs import GraphInputs
-from framejit.graph.jagged import contexts_of, parts_of
 from framejit.graph.trace_state import TraceState
 from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_spec import spec_without_sizes
+from framejit.library.torch.jagged.jagged_parts import contexts_of, parts_of
+from framejit.library.torch.jagged.known_nested import KnownNested
 from framejit.library.torch.overrides.made_wrappers import guard_value
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
@@ -42,14 +44,19 @@ class JaggedTensors(TensorKind):
     def make_input(self, inputs: GraphInputs, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> TensorObject:
         state = inputs.state
         state.refresh()
-        wrappers = state.part(Wrappers)
-        wrappers.meet_nested()
+        self.meet(state)
         context = contexts_of(source, tensor, inputs.shapes.context_of_part)
         fake = state.fakes.of_input(tensor, context)
         state.vm.guard(TensorMatch, source, spec_without_sizes(tensor))
         obj = inputs.add(source, tensor, plain, fake, context)
-        wrappers.note_nested(obj)
+        state.part(KnownNested).note(obj)
         return obj
+
+    def meet(self, state: TraceState) -> None:
+        """Note that the graph has a nested tensor, or stop the trace."""
+        if not state.demands.takes_nested:
+            state.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
+        state.part(Wrappers).meet(self)
 
     def guard_contents(self, vm: VM, made: Object) -> None:
         """Guard what a nested tensor consists of, from which its sizes follow."""
@@ -58,13 +65,13 @@ class JaggedTensors(TensorKind):
         for part in parts.values():
             guard_value(vm, part, made)
         lengths = vm.observe(parts["_lengths"])
-        vm.graph.holds_lengths(vm.observe(parts["_offsets"]) if lengths.cls is type(None) else lengths)
+        graph: Any = vm.graph
+        graph.part(KnownNested).holds_lengths(vm.observe(parts["_offsets"]) if lengths.cls is type(None) else lengths)
 
     def note_result(self, state: TraceState, made: Object) -> None:
         assert isinstance(made, TensorObject)
-        wrappers = state.part(Wrappers)
-        wrappers.meet_nested()
-        wrappers.note_nested(made)
+        self.meet(state)
+        state.part(KnownNested).note(made)
 
     def parts(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
         return list(parts_of(fake).values())
@@ -83,7 +90,7 @@ def makes_nested(function: Callable[..., Any]) -> None:
         made = enter(vm, function, [], given)
         for name in ("offsets", "lengths"):
             if name in given:
-                vm.graph.holds_lengths(given[name])
+                vm.graph.part(KnownNested).holds_lengths(given[name])
         return made
 
     models(function)(make)

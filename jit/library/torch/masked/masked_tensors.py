@@ -43,7 +43,9 @@ class MaskedTensors(TensorKind):
         return breaks.TensorSubclass(classes.qualname(type(tensor)))
 
     def note_result(self, state: TraceState, made: Object) -> None:
-        state.part(Wrappers).meet_masked()
+        if not state.demands.takes_masked:
+            state.vm.unsupported(breaks.TensorSubclass("MaskedTensor, in a graph that the backend can't compile"))
+        state.part(Wrappers).meet(self)
 
     def parts(self, fake: torch.Tensor) -> Sequence[torch.Tensor]:
         return [fake.__dict__["_masked_data"], fake.__dict__["_masked_mask"]]

@@ -16,9 +16,10 @@ from framejit import breaks
 from framejit.breaks import Break
 from framejit.graph.builder import TorchVM
 from framejit.graph.graph_inputs import GraphInputs
-from framejit.graph.jagged import parts_of
+from framejit.graph.trace_state import TraceState
 from framejit.graph.wrappers import Wrappers
 from framejit.guards.source import Source
+from framejit.library.torch.jagged.jagged_parts import parts_of
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, NotConstant, Object, Raise
 from framejit.objects.core.registry import RuleOrder, library, models
@@ -49,14 +50,14 @@ class WrapperTensors(TensorKind):
     def refusal(self, tensor: torch.Tensor) -> Break | None:
         return kind_of_data(tensor).refusal(tensor)
 
-    def meet(self, wrappers: Wrappers) -> None:
+    def meet(self, state: TraceState) -> None:
         """Note that the graph has such a tensor, or stop the trace."""
-        wrappers.meet_wrapper()
+        state.part(Wrappers).meet(self)
 
     def make_input(self, inputs: GraphInputs, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> TensorObject:
         state = inputs.state
         state.refresh()
-        self.meet(state.part(Wrappers))
+        self.meet(state)
         try:
             symbolic = inputs.shapes.context_of_wrapper(source, tensor)
             fake = state.fakes.of_input(tensor, symbolic)
@@ -193,7 +194,7 @@ def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, made with a context that is no constant"))
     if not inner or not all(isinstance(part, TensorObject) for part in inner) or namespace is None:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which doesn't wrap tensors"))
-    vm.graph.wrappers.meet_wrapper()
+    vm.graph.wrappers.meet(kind_of_class(made.cls))
     result = enter(vm, maker_of(made.cls, tuple(names), context, len(made.size)), [*inner, *made.size, *made.stride])
     assert isinstance(result, TensorObject)
     fake = result.look(vm)

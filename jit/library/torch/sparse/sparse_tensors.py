@@ -15,8 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from framejit import breaks
 from framejit.breaks import Break
 from framejit.graph.builder import TorchVM
-from framejit.graph.fake import refusal_of_record, refusal_of_values
-from framejit.graph.fakes import storages
+from framejit.graph.fake import refusal_of_record, refusal_of_values, storages
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inputs import is_static
 from framejit.graph.operator_call import OperatorCall, Phase, rule

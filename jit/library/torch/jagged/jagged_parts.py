@@ -1,4 +1,4 @@
-"""Jagged nested tensors in graphs: finds the tensors that one holds, makes its fake from theirs, and finds its memory.
+"""Jagged nested tensors in graphs: finds the tensors that one holds, and makes its fake from theirs.
 
     x = torch.nested.nested_tensor([a, b], layout=torch.jagged)      # a has 2 rows, b has 4
     x.shape                                                           # (2, j1, 3): j1 stands for the lengths that x._offsets holds
@@ -10,7 +10,7 @@ sizes such as j1 are equal if they stand for the lengths in the same tensor, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.guards.source import InstanceDict, Item, Source
-from framejit.objects.tensors.tensorkind import kind_in_graph
 
 CACHE = "_metadata_cache"
 PATHS: dict[str, tuple[str, ...]] = {
@@ -98,18 +97,6 @@ def contexts_of(source: Source, nested: NestedTensor, context_of_part: Callable[
     """The context for the fake of a nested tensor. `context_of_part(source, tensor, dimensions)`: the context for a tensor whose `dimensions` vary."""
     parts = parts_of(nested).items()
     return JaggedContext({name: context_of_part(source_of_part(source, name), part, varying_dimension(nested, name)) for name, part in parts})
-
-
-def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages that hold the data of tensors, which may be wrappers, sparse, or neither."""
-    found: set[int] = set()
-    for tensor in tensors:
-        kind = kind_in_graph(tensor)
-        if kind.has_memory:
-            found.add(tensor.untyped_storage()._cdata)
-        if parts := kind.parts(tensor):
-            found |= memory_of(parts)
-    return found
 
 
 def is_nested_int(value: Any) -> bool:
