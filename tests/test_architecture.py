@@ -187,6 +187,16 @@ def test_parts_of_the_graph_share_one_state():
     assert sorted(node.name for node in classes if "Protocol" in map(ast.unparse, node.bases)) == ["RunningTrace", "TorchVM"]
 
 
+OF_SUBJECTS = ("declare_operator", "rewrites", "stand_in", "models", "tensor_kind")
+"""The functions by which subjects register what concerns one of them."""
+
+
+def test_the_graph_is_mechanism():
+    """A subject's operators, stand-ins, models and kinds of tensors are in its package. spelling.py has an operator for one that has no name in code."""
+    calls = [(module.short, ast.unparse(node.func)) for module in MODULES if module.layer == "graph" for node in module.nodes(ast.Call)]
+    assert [(short, name) for short, name in calls if name in OF_SUBJECTS] == [("graph.spelling", "declare_operator")]
+
+
 ASKED_ELSEWHERE = {
     "is_jagged": {
         "library.torch.jagged.known_nested",  # of a changed nested tensor, the values are compared with those of others, and the offsets aren't
