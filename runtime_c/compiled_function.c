@@ -155,7 +155,7 @@ static PyObject *function_descr_get(PyObject *self, PyObject *object, PyObject *
 /* What a function keeps in slots of its own (__name__, __doc__, __defaults__, __code__ ...) is read from, and written to, the function. */
 static int belongs_to_function(PyObject *name) {
     PyObject *attribute = _PyType_Lookup(&PyFunction_Type, name);
-    return attribute != NULL && Py_TYPE(attribute)->tp_descr_set != NULL && !_PyUnicode_EqualToASCIIString(name, "__dict__");
+    return attribute != NULL && Py_TYPE(attribute)->tp_descr_set != NULL && PyUnicode_CompareWithASCIIString(name, "__dict__") != 0;
 }
 
 static PyObject *function_getattro(PyObject *object, PyObject *name) {

@@ -69,9 +69,11 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
 
 /* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame uncompiled. Not inlined:
    what the walk captures must not stay on the C stack while the frame runs, which may call itself. */
-__attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals,
-                                                     Py_ssize_t n_arguments, FJ_Match *match) {
+__attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, FJ_Frame *frame, PyObject *function, Py_ssize_t n_arguments,
+                                                     FJ_Match *match) {
     FJ_Captured captured;
+    PyObject *room[n_arguments + 1];
+    PyObject *const *locals = FJ_Frame_Arguments(frame, n_arguments, room);
     FJ_Entry *entry = match->searched ? NULL : FJ_Cache_Find(self, function, locals, n_arguments, &captured);
     if (entry == NULL && !PyErr_Occurred()) {
         PyObject *arguments = FJ_Arguments_Tuple(locals, n_arguments);
@@ -98,10 +100,7 @@ static PyObject *run_here(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entr
     if (FJ_Frame_RunInPlace(tstate, frame, (PyCodeObject *)entry->code, n_arguments, inputs, captures, &result) == 0) {
         return result;
     }
-    PyObject **locals = FJ_Frame_Locals(frame);
-    for (Py_ssize_t i = 0; i < n_arguments; i++) {
-        Py_CLEAR(locals[i]);
-    }
+    FJ_Frame_ReleaseArguments(frame, n_arguments);
     result = FJ_Entry_CallFlat(entry, function, n_arguments, inputs, captures);
     FJ_Frame_Abandon(tstate, frame);
     return result;
@@ -143,7 +142,7 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
     FJ_Entry *entry = match->entry;
     match->entry = NULL;
     if (entry == NULL && self->code == (PyObject *)FJ_Frame_Code(frame)) {
-        entry = entry_for(self, function, FJ_Frame_Locals(frame), n_arguments, match);
+        entry = entry_for(self, frame, function, n_arguments, match);
     }
     if (entry != NULL && self->code != (PyObject *)FJ_Frame_Code(frame)) { /* compiling has given the function other code */
         match->entry = entry;

@@ -118,7 +118,7 @@ static Py_ssize_t read_operations(FJ_Program *program, PyObject *pairs) {
             return -1;
         }
         operation->code = 0;
-        while (operation->code < N_OPERATIONS && !_PyUnicode_EqualToASCIIString(name, operation_names[operation->code])) {
+        while (operation->code < N_OPERATIONS && PyUnicode_CompareWithASCIIString(name, operation_names[operation->code]) != 0) {
             operation->code++;
         }
         n_calls += operation->code == OP_call;

@@ -13,17 +13,23 @@ PyObject *FJ_guard_checker;
 enum { MOST_WATCHED = 2 };
 
 static PyObject *watched[MOST_WATCHED]; /* dicts, or NULL */
+static const uint64_t *words[MOST_WATCHED]; /* NULL: nothing would tell of a change, so that the dict counts as changed at each call */
 static uint64_t versions[MOST_WATCHED];
 static PyObject *on_change;
 
-static inline int is_changed(int i) { return watched[i] != NULL && FJ_Dict_Version(watched[i]) != versions[i]; }
+static inline int is_changed(int i) { return watched[i] != NULL && (words[i] == NULL || *words[i] != versions[i]); }
+
+static void note_version(int i) {
+    words[i] = FJ_Dict_VersionWord(watched[i]);
+    versions[i] = words[i] != NULL ? *words[i] : 0;
+}
 
 int FJ_Watched_Update(void) {
     if (!is_changed(0) && !is_changed(1)) {
         return 0;
     }
     for (int i = 0; i < MOST_WATCHED && watched[i] != NULL; i++) {
-        versions[i] = FJ_Dict_Version(watched[i]);
+        note_version(i);
     }
     PyObject *callback = Py_NewRef(on_change);
     PyObject *result = PyObject_CallNoArgs(callback);
@@ -40,7 +46,9 @@ static PyObject *watch(PyObject *module, PyObject *args) {
     Py_XSETREF(on_change, Py_NewRef(callback));
     for (int i = 0; i < MOST_WATCHED; i++) {
         Py_XSETREF(watched[i], Py_XNewRef(dicts[i]));
-        versions[i] = dicts[i] != NULL ? FJ_Dict_Version(dicts[i]) : 0;
+        if (dicts[i] != NULL) {
+            note_version(i);
+        }
     }
     Py_RETURN_NONE;
 }

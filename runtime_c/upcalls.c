@@ -122,19 +122,31 @@ static int accept_answer(PyObject *code, PyObject *answer, FJ_CompiledFunction *
     return FJ_CODE_COMPILED;
 }
 
+/* What a decider says of a function that is called, as FJ_Upcalls_Decide. Not inlined: nothing of it is to stay on the C stack while the frame runs. */
+__attribute__((noinline)) static int ask(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **target) {
+    PyCodeObject *code = FJ_Frame_Code(frame);
+    Py_ssize_t n = FJ_Arguments_Count(code);
+    PyObject *room[n + 1];
+    PyObject *arguments = FJ_Arguments_Tuple(FJ_Frame_Arguments(frame, n, room), n);
+    PyObject *answer = arguments != NULL ? FJ_Callback_Call(upcalls, FJ_Frame_Function(frame), arguments, NULL) : NULL;
+    Py_XDECREF(arguments);
+    int kind = answer != NULL ? accept_answer((PyObject *)code, answer, target) : -1;
+    Py_XDECREF(answer);
+    return kind;
+}
+
 int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **target) {
     enum { OF_A_FUNCTION = CO_OPTIMIZED | CO_NEWLOCALS };
     PyObject *code = (PyObject *)FJ_Frame_Code(frame);
     if ((((PyCodeObject *)code)->co_flags & OF_A_FUNCTION) != OF_A_FUNCTION) { /* a module's or a class's body */
         return FJ_CODE_NEVER;
     }
-    PyObject *function = FJ_Frame_Function(frame);
     FJ_CodeRecord *record = FJ_CodeExtra_Get(code, extra_index);
     if (record != NULL) {
         if (record->kind != 0) {
             return record->kind;
         }
-        *target = find(record, upcalls, function);
+        *target = find(record, upcalls, FJ_Frame_Function(frame));
         if (*target != NULL) {
             Py_INCREF(*target);
             return FJ_CODE_COMPILED;
@@ -144,13 +156,5 @@ int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **
             return FJ_CODE_NEVER;
         }
     }
-    if (!FJ_Frame_IsReplaceable(frame)) {
-        return FJ_CODE_NEVER;
-    }
-    PyObject *arguments = FJ_Arguments_Tuple(FJ_Frame_Locals(frame), FJ_Arguments_Count((PyCodeObject *)code));
-    PyObject *answer = arguments != NULL ? FJ_Callback_Call(upcalls, function, arguments, NULL) : NULL;
-    Py_XDECREF(arguments);
-    int kind = answer != NULL ? accept_answer(code, answer, target) : -1;
-    Py_XDECREF(answer);
-    return kind;
+    return FJ_Frame_IsReplaceable(frame) ? ask(upcalls, frame, target) : FJ_CODE_NEVER;
 }

@@ -148,7 +148,7 @@ const Registered<AccessorKind> pinned({
 
 PyObject *dict_of(PyObject *object) {
     if (PyType_Check(object)) return nullptr;
-    PyObject **slot = _PyObject_GetDictPtr(object);
+    PyObject **slot = FJ_Object_DictSlot(object);
     if (slot == nullptr) {
         if (PyErr_Occurred()) PyErr_Clear();
         return nullptr;
@@ -162,7 +162,7 @@ PyObject *dict_of(PyObject *object) {
 
 bool vouch_for_instance_dict(Memo &memo, const Node &node, PyObject *base, PyObject *value) {
     if (PyType_Check(base) || !memo.has_layout(node.parent, base)) return false;
-    PyObject **slot = _PyObject_GetDictPtr(base);
+    PyObject **slot = FJ_Object_DictSlot(base);
     if (slot != nullptr) memo.add(slot);
     return (slot == nullptr ? nullptr : *slot) == value;
 }

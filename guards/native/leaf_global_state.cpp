@@ -59,7 +59,7 @@ PyObject *call_probe(const Probe &probe) {
 /* expected: (class, device). The class keeps its device in the instance dict. */
 bool is_device_context(PyObject *mode, PyObject *expected) {
     if (reinterpret_cast<PyObject *>(Py_TYPE(mode)) != PyTuple_GET_ITEM(expected, 0)) return false;
-    PyObject **dict = _PyObject_GetDictPtr(mode);
+    PyObject **dict = FJ_Object_DictSlot(mode);
     PyObject *device = dict == nullptr || *dict == nullptr ? nullptr : PyDict_GetItemString(*dict, "device");
     return device != nullptr && same_constant(device, PyTuple_GET_ITEM(expected, 1));
 }

@@ -1,4 +1,5 @@
-/* frame.h: what the runtime needs of one CPython version's frames; pyXYZ.c implements it for version X.YZ, and refuses others. */
+/* frame.h: what the runtime needs of one CPython version's frames; pyXYZ.c implements it for version X.YZ, and refuses others. frame.c has what
+   several versions have in common. */
 #ifndef FRAMEJIT_FRAME_H
 #define FRAMEJIT_FRAME_H
 
@@ -9,7 +10,13 @@ typedef struct _PyInterpreterFrame FJ_Frame;
 /* Borrowed references to parts of a frame. */
 PyCodeObject *FJ_Frame_Code(FJ_Frame *frame);
 PyObject *FJ_Frame_Function(FJ_Frame *frame);
-PyObject **FJ_Frame_Locals(FJ_Frame *frame);
+
+/* The first n slots of the local variables, as borrowed references; NULL where a slot is empty. Where the frame keeps something else in them, they
+   are copied to `room`, which has a place for each. */
+PyObject *const *FJ_Frame_Arguments(FJ_Frame *frame, Py_ssize_t n, PyObject **room);
+
+/* Empties the first n slots. */
+void FJ_Frame_ReleaseArguments(FJ_Frame *frame, Py_ssize_t n);
 
 /* True for a function's own frame at its very start: owned by the thread, and neither a generator's nor a coroutine's. */
 int FJ_Frame_IsReplaceable(FJ_Frame *frame);

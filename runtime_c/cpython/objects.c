@@ -56,4 +56,17 @@ int FJ_Dict_HasOnlyStringKeys(PyObject *dict) {
     return 1;
 }
 
+PyObject **FJ_Object_DictSlot(PyObject *object) {
+    PyObject **slot = _PyObject_GetDictPtr(object);
+#if PY_VERSION_HEX < 0x030E0000
+    /* The dict gets values of its own, as by `object.__dict__ = object.__dict__`: those inside the object change without its version tag. */
+    PyDictObject *dict = slot != NULL ? (PyDictObject *)*slot : NULL;
+    const int is_shared = dict != NULL && dict->ma_values != NULL && dict->ma_values->embedded;
+    if (is_shared && PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_INLINE_VALUES) && _PyObject_SetManagedDict(object, *slot) < 0) {
+        PyErr_Clear();
+    }
+#endif
+    return slot;
+}
+
 #endif

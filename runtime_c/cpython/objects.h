@@ -30,6 +30,9 @@ static inline int FJ_Dict_HasOnlyStringKeys(PyObject *dict) { return _PyDict_Has
 /* What a weak reference refers to, borrowed; None where that is gone. */
 static inline PyObject *FJ_Weakref_Object(PyObject *reference) { return PyWeakref_GET_OBJECT(reference); }
 
+/* Where an object keeps its dict; NULL, maybe with an exception set, where it has none. The dict may have to be made yet. */
+static inline PyObject **FJ_Object_DictSlot(PyObject *object) { return _PyObject_GetDictPtr(object); }
+
 #else
 
 extern vectorcallfunc FJ_function_vectorcall; /* that of functions which nobody has given another one */
@@ -49,7 +52,10 @@ static inline PyObject *FJ_Weakref_Object(PyObject *reference) {
     return object;
 }
 
+PyObject **FJ_Object_DictSlot(PyObject *object);
+
 /* Exported, and declared in internal headers only. */
+PyAPI_FUNC(int) _PyObject_GetMethod(PyObject *object, PyObject *name, PyObject **method);
 PyAPI_FUNC(int) _PySet_NextEntry(PyObject *set, Py_ssize_t *position, PyObject **element, Py_hash_t *hash);
 
 #endif

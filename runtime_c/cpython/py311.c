@@ -15,7 +15,17 @@ PyCodeObject *FJ_Frame_Code(FJ_Frame *frame) { return frame->f_code; }
 
 PyObject *FJ_Frame_Function(FJ_Frame *frame) { return (PyObject *)frame->f_func; }
 
-PyObject **FJ_Frame_Locals(FJ_Frame *frame) { return frame->localsplus; }
+PyObject *const *FJ_Frame_Arguments(FJ_Frame *frame, Py_ssize_t n, PyObject **room) {
+    (void)n;
+    (void)room;
+    return frame->localsplus;
+}
+
+void FJ_Frame_ReleaseArguments(FJ_Frame *frame, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_CLEAR(frame->localsplus[i]);
+    }
+}
 
 int FJ_Frame_IsReplaceable(FJ_Frame *frame) {
     return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) &&
@@ -33,9 +43,7 @@ int FJ_Frame_RunInPlace(PyThreadState *tstate, FJ_Frame *frame, PyCodeObject *co
     tstate->datastack_top = base + frame_size(code);
     PyObject **locals = frame->localsplus;
     /* The frame is not linked yet, so whatever releasing an argument runs cannot see it; it sees a stack that ends above the frame. */
-    for (Py_ssize_t i = 0; i < n_arguments; i++) {
-        Py_CLEAR(locals[i]);
-    }
+    FJ_Frame_ReleaseArguments(frame, n_arguments);
     locals[n_arguments] = inputs;
     locals[n_arguments + 1] = captures;
     for (Py_ssize_t i = n_arguments + 2; i < code->co_nlocalsplus; i++) {
