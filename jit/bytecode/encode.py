@@ -35,6 +35,8 @@ def encode_instruction(opcode: str, arg: int) -> bytes:
 
 def stack_effect(opcode: str, arg: int) -> int:
     """The change of the stack's depth by an instruction that doesn't jump."""
+    if opcode == "RETURN_VALUE":  # from 3.14 on, dis counts the value on the caller's stack
+        return -1
     number = dis.opmap[opcode]
     return dis.stack_effect(number, arg if number >= dis.HAVE_ARGUMENT else None, jump=False)
 

@@ -91,7 +91,7 @@ def load_special(vm: VM, frame: Frame, instruction: Instruction, owner: Object) 
     if all(lookup_special(vm, owner, name) is not None for name in (("__enter__", "__exit__") if is_async else ("__aenter__", "__aexit__"))):
         other, keyword = ("", "with") if is_async else ("asynchronous ", "async with")
         message += f" but it supports the {other}context manager protocol. Did you mean to use '{keyword}'?"
-    return vm.raise_(TypeError, f"'{abstract.type_name(vm, owner)}' object {message}")
+    return vm.raise_(TypeError, f"'{abstract.full_type_name(vm, owner)}' object {message}")
 
 
 @op("WITH_EXCEPT_START", "exit[n] lasti state exc -- exit[n] lasti state exc result")

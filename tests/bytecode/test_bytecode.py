@@ -9,6 +9,7 @@ import dataclasses
 import dis
 import gc
 import inspect
+import opcode
 import pathlib
 import time
 import traceback
@@ -60,6 +61,10 @@ def test_agrees_with_dis(module):
                 assert instruction.value == their.argval[part]
                 continue
             match instruction.op:
+                case "LOAD_CONST" if their.opname == "LOAD_COMMON_CONSTANT":
+                    assert instruction.value is opcode._common_constants[their.arg]
+                case "LOAD_CONST" if their.opname == "LOAD_SMALL_INT":
+                    assert instruction.value == their.argval
                 case "LOAD_CONST":
                     assert instruction.value is code.co_consts[their.arg] or instruction.value == their.argval
                 case (
@@ -68,8 +73,8 @@ def test_agrees_with_dis(module):
                     assert instruction.value == their.argval
                 case "COMPARE_OP":
                     assert instruction.value == their.argval
-                case "BINARY_OP":
-                    assert instruction.value == their.argrepr
+                case "BINARY_OP" | "BINARY_SUBSCR" if their.opname == "BINARY_OP":
+                    assert ("[]" if instruction.op == "BINARY_SUBSCR" else instruction.value) == their.argrepr
         for instruction in decoded.instructions:
             if "JUMP" in instruction.op:
                 target = theirs[instruction.offset].argval

@@ -251,9 +251,13 @@ def _build_class(vm, body, name, *bases, **keywords):
     frame = Frame(body.__code__, {}, Namespace(body.__globals__), Namespace(vars(builtins)), body, cells, Namespace(namespace))
     with vm.entering(frame):
         loop.run(vm, frame)
-    if isinstance(namespace.get("__classcell__"), Cell):
-        namespace["__classcell__"] = namespace["__classcell__"].cell
-    return meta(name, bases, {key: unbox(value) for key, value in namespace.items()}, **keywords)
+    for name in ("__classcell__", "__classdictcell__"):
+        if isinstance(namespace.get(name), Cell):
+            namespace[name] = namespace[name].cell
+    made = meta(name, bases, {key: unbox(value) for key, value in namespace.items()}, **keywords)
+    if (cell := namespace.get("__classdictcell__")) is not None:
+        cell.cell_contents = Namespace(cell.cell_contents)  # where the interpreter looks names up
+    return made
 
 
 def make_function(vm, code, namespace, builtins, defaults, kwdefaults, closure, annotations, qualname):
@@ -274,6 +278,10 @@ def make_function(vm, code, namespace, builtins, defaults, kwdefaults, closure, 
     trampoline.__kwdefaults__ = real.__kwdefaults__
     INTERPRETED[trampoline] = real
     return trampoline
+
+
+def set_annotate(function, annotate):
+    function.__annotate__ = INTERPRETED[function].__annotate__ = annotate
 
 
 def load_method(vm, obj, name, null_above):
@@ -346,7 +354,7 @@ def import_name(vm, namespace, builtin_names, name, fromlist, level):
 @native
 def import_from(vm, module, name):
     if not hasattr(module, name):
-        raise ImportError(f"cannot import name {name!r} from {module.__name__!r} ({module.__file__})")
+        raise ImportError(f"cannot import name {name!r} from {module.__name__!r} ({getattr(module, '__file__', 'unknown location')})")
     return getattr(module, name)
 
 
@@ -453,6 +461,7 @@ abstract = types.SimpleNamespace(
     import_from=import_from,
     exception_match=exception_match,
     type_name=lambda vm, obj: type(unbox(obj)).__name__,
+    full_type_name=lambda vm, obj: f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins."),
     send=send,
     throw=throw,
 )
@@ -471,6 +480,7 @@ build = types.SimpleNamespace(
     slice_=native(lambda vm, start, stop, step: slice(start, stop, step)),
     string_=native(lambda vm, parts: "".join(parts)),
     function=make_function,
+    set_annotate=set_annotate,
     cell=lambda vm, content: Cell(types.CellType() if content is None else types.CellType(unbox(content))),
     generator=lambda vm, frame: DirectGenerator(vm, frame),
     list_append=native(lambda vm, target, item: target.append(item)),

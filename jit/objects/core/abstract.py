@@ -397,6 +397,14 @@ def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
         raise
 
 
+def full_type_name(vm: VM, obj: Object) -> str:
+    """The full name of a value's class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
+    cls = vm.observe(obj).cls
+    module = classes.module(cls)
+    is_told = isinstance(module, str) and module not in ("builtins", "__main__")
+    return f"{module}.{classes.qualname(cls)}" if is_told else classes.qualname(cls)
+
+
 def type_name(vm: VM, obj: Object) -> str:
     """The name of a value's class in the interpreter's messages."""
     return vm.observe(obj).type_name
