@@ -251,9 +251,9 @@ def _build_class(vm, body, name, *bases, **keywords):
     frame = Frame(body.__code__, {}, Namespace(body.__globals__), Namespace(vars(builtins)), body, cells, Namespace(namespace))
     with vm.entering(frame):
         loop.run(vm, frame)
-    for name in ("__classcell__", "__classdictcell__"):
-        if isinstance(namespace.get(name), Cell):
-            namespace[name] = namespace[name].cell
+    for entry in ("__classcell__", "__classdictcell__"):
+        if isinstance(namespace.get(entry), Cell):
+            namespace[entry] = namespace[entry].cell
     made = meta(name, bases, {key: unbox(value) for key, value in namespace.items()}, **keywords)
     if (cell := namespace.get("__classdictcell__")) is not None:
         cell.cell_contents = Namespace(cell.cell_contents)  # where the interpreter looks names up
