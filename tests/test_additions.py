@@ -335,7 +335,7 @@ def package(folder: Path, **files: str) -> int:
 def run(program: str, *path: Path) -> None:
     """Run a program in a process of its own, with these folders in front of the module path."""
     given = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "FRAMEJIT_STRICT": "1"}
-    done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, env=given, timeout=200)
+    done = subprocess.run([sys.executable, "-c", dedent(program)], capture_output=True, text=True, env=given, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -364,6 +364,7 @@ def test_a_backend_takes_one_file_and_its_entry_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_source_and_a_guard_take_a_class_in_python_and_a_definition_in_native_code(tmp_path: Path) -> None:
     """The extension is built of copies of the native files, and of one more for each, without optimisation."""
     for name in ("jit", "guards", "runtime_c"):
