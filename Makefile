@@ -21,23 +21,24 @@
 
 SHELL := /bin/sh
 VENV ?= .venv
-TORCH ?= 2.13.0
 ARGS ?=
 # Each process of the tests has a core: threads in it would wait for one another.
 TESTING = FRAMEJIT_STRICT=1 OMP_NUM_THREADS=1
 PROGRAMS ?= 5000
 WORKERS ?= 2
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/framejit
-MATRIX ?= 3.11:2.13.0 3.12:2.11.0 3.12:2.15.0
+PYTHONS = 3.11 3.12 3.13 3.14 3.15
+MATRIX ?= 3.11:2.13.0 3.12:2.11.0 3.12:2.15.0 3.13:2.15.0 3.14:2.15.0 3.15:2.15.0
 
-# A version manager's launcher may be on the path without working: take the first interpreter that runs.
-find_python = $(shell for p in $(foreach v,$(1),python$(v) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(v).*/bin/python$(v)) python3; do \
-	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && { echo "$$p"; break; }; done)
 ifndef PYTHON
-PYTHON = $(or $(call find_python,3.11 3.12),$(error framejit needs Python 3.11 or 3.12; name one with make PYTHON=...))
+PYTHON = $(or $(shell tools/python.sh --here $(PYTHONS)),$(error framejit needs Python 3.11 to 3.15; name one with make PYTHON=..., or fetch one: tools/python.sh 3.14))
 endif
 
 BIN := $(VENV)/bin
+# There is no older one for Python 3.15.
+ifndef TORCH
+TORCH = $(if $(findstring Python 3.15,$(shell $(BIN)/python -V)),2.15.0,2.13.0)
+endif
 DEPENDENCIES := $(VENV)/.framejit-dependencies
 FILES := build/files-$(subst /,_,$(VENV))
 BUILT_FOR := build/torch-$(subst /,_,$(VENV))
@@ -51,7 +52,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --confi
 setup build: $(INSTALLED)
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 12) else "framejit needs Python 3.11 or 3.12; $(PYTHON) is %d.%d" % v)'
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit(0 if v in "$(PYTHONS)".split() else "framejit needs Python 3.11 to 3.15; $(PYTHON) is " + v)'
+	@$(PYTHON) -c 'import sys; sys.path.append("jit"); import build_check; sys.exit(build_check.free_threaded())'
 	$(PYTHON) -m venv $(VENV)
 
 $(DEPENDENCIES): pyproject.toml setup.py | $(BIN)/python

@@ -24,8 +24,11 @@ LAYOUTS = ROOT / "runtime_c" / "cpython"
 """A file for each Python whose frames the extension can read."""
 
 if not (LAYOUTS / f"{PYTHON_TAG}.c").exists() or sys.implementation.name != "cpython":
-    known = " or ".join(sorted(path.stem.replace("py3", "3.") for path in LAYOUTS.glob("py3*.c")))
+    known = ", ".join(sorted(path.stem.replace("py3", "3.") for path in LAYOUTS.glob("py3*.c")))
     sys.exit(f"framejit needs CPython {known}; this is {sys.implementation.name} {sys.version.split()[0]}, {sys.executable}")
+FREE_THREADED = runpy.run_path(str(ROOT / "jit" / "build_check.py"))["free_threaded"]()
+if FREE_THREADED:
+    sys.exit(FREE_THREADED)
 
 from setuptools import Extension, build_meta, setup  # noqa: E402
 from setuptools.build_meta import *  # noqa: E402, F403  # the hooks that pip calls

@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import sys
+import sysconfig
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -59,6 +60,18 @@ def remedy(torch_version: str) -> str:
     return f"install a wheel that was built for torch {minor_version(torch_version)}, or build one in a checkout of framejit: {command} ."
 
 
+def free_threaded() -> str | None:
+    """The reason why framejit can't be built or imported here, if this Python is a free-threaded build; else None.
+
+    What the native code does between two calls of Python is safe only under the GIL. Where a module doesn't say that it needs none, such a
+    Python turns the GIL on again as it loads it: this is asked before anything is loaded.
+    """
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    name = f"python{sysconfig.get_python_version()}"
+    return f"framejit does not support free-threaded builds of Python yet, and {sys.executable} is one: use {name}, which has a GIL, instead of {name}t"
+
+
 def check_versions(built_for_torch: str, built_for_python: str, torch_version: str, python_version: str) -> None:
     """Raises ImportError, naming the command that builds again, unless the extension was built for these versions.
 
@@ -73,6 +86,9 @@ def check_versions(built_for_torch: str, built_for_python: str, torch_version: s
 
 def check_build() -> None:
     """Raises ImportError unless the running Python is supported, torch is installed, and `framejit._runtime` can be loaded and fits both."""
+    problem = free_threaded()
+    if problem:
+        raise ImportError(problem)
     versions: Any = importlib.import_module("framejit.bytecode.versions")  # raises for a Python that it doesn't know
     try:
         torch: Any = importlib.import_module("torch")

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from framejit.build_check import required_torch
+from framejit.build_check import free_threaded, required_torch
 
 VERSION = "0.1.0"
 PACKAGES = ("numpy", "sympy", "triton", "z3-solver", "transformers")
@@ -66,6 +66,8 @@ def facts() -> Iterator[tuple[str, str]]:
 
 def built_for() -> str:
     """What the extension module was compiled for, or why it can't say."""
+    if free_threaded():
+        return "another Python: the extension module is not loaded in a free-threaded one"
     try:
         runtime: Any = importlib.import_module("framejit._runtime")
     except Exception as error:

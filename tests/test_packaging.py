@@ -75,6 +75,8 @@ def test_a_missing_extension_names_the_command_that_builds_it(monkeypatch):
         build_check.check_build()
 
 
+FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
+REFUSED = r"framejit does not support free-threaded builds of Python yet, and \S+ is one: use python(3\.\d+), which has a GIL, instead of python\1t"
 PRETENDED = "import torch; torch.__version__ = '2.99.0'"
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None"
 
@@ -92,6 +94,18 @@ def test_importing_framejit_refuses_another_torch_and_none():
     assert "ImportError: framejit needs torch, which is not installed: pip install torch" in done.stderr
 
 
+def test_a_free_threaded_python_is_refused_before_anything_native_is_loaded():
+    """Loading the extension would turn its GIL on."""
+    program = "import sys\ntry: import framejit\nexcept ImportError as error: print(error, {'torch', 'framejit._runtime'} & set(sys.modules))"
+    done = run("-c", f"{FREE_THREADED}\n{program}")
+    assert re.fullmatch(rf"{REFUSED} set\(\)\n", done.stdout), done.stdout + done.stderr
+
+
+def test_nothing_is_built_for_a_free_threaded_python():
+    done = run("-c", f"{FREE_THREADED}; import runpy; runpy.run_path({str(ROOT / 'setup.py')!r}, run_name='__main__')")
+    assert done.returncode == 1 and re.fullmatch(rf"{REFUSED}\n", done.stderr), done.stderr
+
+
 def test_the_version_is_printed():
     assert run("-m", "framejit", "--version").stdout == f"framejit {framejit.__version__}\n"
 
@@ -106,7 +120,11 @@ def test_the_environment_is_reported():
     assert "FRAMEJIT_RECOMPILE_LIMIT=9" in rows["variables"].split()
 
 
-@pytest.mark.parametrize(("given", "problem"), [(PRETENDED, "framejit was built for torch "), (WITHOUT_TORCH, "framejit needs torch, which is not installed")])
+@pytest.mark.parametrize(("given", "problem"), [
+    (PRETENDED, "framejit was built for torch "),
+    (WITHOUT_TORCH, "framejit needs torch, which is not installed"),
+    (FREE_THREADED, "framejit does not support free-threaded builds of Python yet"),
+])  # fmt: skip
 def test_the_environment_is_reported_where_framejit_cannot_be_imported(given: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(given)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
