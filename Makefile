@@ -11,7 +11,7 @@
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
 #   make wheel                 a wheel for each supported Python, tried in an empty environment
-#   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
+#   make test-matrix           the tests on supported pairs of Python and torch, in environments outside the repository; fetches interpreters
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
 #   make features              small programs, one for each feature, beside torch.compile; installs the packages
 #   make scripts               training scripts of other packages against eager; installs the packages
@@ -119,21 +119,20 @@ stress: $(INSTALLED)
 	$(BIN)/python tools/stress.py $(ARGS)
 
 # Each pair gets a copy of the sources, so that builds don't meet in one folder; environments are kept between runs.
-test-matrix:
-	@set -e; for pair in $(MATRIX); do \
+test-matrix: | $(BIN)/python
+	@set -e; constraints="$$($(BIN)/python -m tools.constraints "$(CACHE)")"; for pair in $(MATRIX); do \
 		python=$${pair%:*}; torch=$${pair#*:}; folder="$(CACHE)/py$$python-torch$$torch"; \
 		echo "== Python $$python, torch $$torch"; \
 		mkdir -p "$$folder/source"; \
 		find "$$folder/source" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +; \
 		rm -f "$$folder"/source/build/installed-*; \
 		tar -c --exclude='./.venv*' --exclude=./.git --exclude=./.dev --exclude=./build --exclude=./jit/guards --exclude='*.so' . | tar -x -C "$$folder/source"; \
-		$(MAKE) --no-print-directory -C "$$folder/source" PYTHON="$$(for p in python$$python \
-			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done)" \
-			TORCH="$$torch" VENV="$$folder/venv" test; \
+		interpreter="$$(tools/python.sh "$$python")"; \
+		PIP_CONSTRAINT="$$constraints" $(MAKE) --no-print-directory -C "$$folder/source" PYTHON="$$interpreter" TORCH="$$torch" VENV="$$folder/venv" test; \
 	done
 
 wheel: $(INSTALLED)
-	$(BIN)/python tools/wheels.py --torch "$(TORCH)" --cache "$(CACHE)" $(ARGS)
+	$(BIN)/python -m tools.wheels --torch "$(TORCH)" --cache "$(CACHE)" $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m tools.bench $(ARGS)

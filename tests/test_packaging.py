@@ -21,7 +21,7 @@ import torch
 
 import framejit
 from framejit import _runtime, build_check
-from tools import wheels
+from tools import constraints, wheels
 
 ROOT = Path(__file__).parent.parent
 
@@ -151,6 +151,78 @@ def test_metadata():
     assert framejit.__version__ == project["version"] == "0.1.0"
     for name in ("demo", "test"):
         assert project["optional-dependencies"][name]
+
+
+HERE = "{}.{}".format(*sys.version_info[:2])
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """Variables of a machine without any Python: of an empty folder on the path, and of other empty folders."""
+    (tmp_path / "bin").mkdir()
+    return {"PATH": str(tmp_path / "bin"), "PYENV_ROOT": str(tmp_path / "pyenv"), "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+
+
+def imitate(file: Path, program: str = "") -> str:
+    """Writes a launcher of the running Python, which runs a program beforehand; returns its path."""
+    file.parent.mkdir(parents=True)
+    (file.parent / "sitecustomize.py").write_text(program)
+    file.write_text(f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(file.parent))} exec {shlex.quote(sys.executable)} \"$@\"\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def find_python(machine: dict[str, str], *versions: str) -> str:
+    done = subprocess.run([ROOT / "tools" / "python.sh", "--here", *versions], capture_output=True, text=True, env=machine)
+    assert not done.stderr and done.returncode == (0 if done.stdout else 1)
+    return done.stdout.strip()
+
+
+def test_the_first_python_that_runs_is_found(machine: dict[str, str], tmp_path: Path) -> None:
+    assert find_python(machine, HERE) == ""
+    launcher = tmp_path / "bin" / f"python{HERE}"
+    launcher.write_text("#!/bin/sh\nexit 127\n")
+    launcher.chmod(0o755)
+    fetched = imitate(tmp_path / "cache" / "framejit" / f"python{HERE}" / "usr" / "bin" / f"python{HERE}")
+    assert find_python(machine, HERE) == ""  # it is not complete yet
+    (tmp_path / "cache" / "framejit" / f"python{HERE}" / "complete").touch()
+    assert find_python(machine, "3.99", HERE) == fetched
+    works = imitate(tmp_path / "pyenv" / "versions" / f"{HERE}.1" / "bin" / f"python{HERE}")
+    assert find_python(machine, "3.99", HERE) == works
+    assert find_python(machine, "3.99") == ""
+
+
+@pytest.mark.parametrize("program", [FREE_THREADED, "import sys; sys.modules['ensurepip'] = None", "import sys; sys.implementation.name = 'pypy'"])
+def test_pythons_that_framejit_cannot_use_are_passed_over(program: str, machine: dict[str, str], tmp_path: Path) -> None:
+    imitate(tmp_path / "pyenv" / "versions" / f"{HERE}.0t" / "bin" / f"python{HERE}", program)
+    assert find_python(machine, HERE) == ""
+    works = imitate(tmp_path / "pyenv" / "versions" / f"{HERE}.1" / "bin" / f"python{HERE}")
+    assert find_python(machine, HERE) == works
+
+
+@pytest.mark.parametrize(("given", "kept"), [
+    ("# releases on this machine's disk\ntorch<=2.14.1\nnumpy<3\ntorchvision<=0.29.1\n", "# releases on this machine's disk\nnumpy<3\n"),
+    ("torch-geometric<2\n triton == 3.1\nTorch<2\n", "torch-geometric<2\n"),
+    ("numpy<3\n", None),
+])  # fmt: skip
+def test_constraints_on_torch_are_lifted_and_others_kept(
+    given: str, kept: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "configured.txt").write_text(given)
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "configured.txt"))
+    assert constraints.main([str(tmp_path / "cache")]) == 0
+    said = capsys.readouterr()
+    if kept is None:
+        assert said.out == "\n" and not said.err
+    else:
+        assert Path(said.out.strip()).read_text() == kept
+        assert said.err == f"pip's constraints on torch are lifted here, where versions are named ({tmp_path / 'configured.txt'})\n"
+
+
+def test_a_wheel_is_for_the_torch_that_is_asked_for_or_the_oldest_that_its_python_has():
+    assert wheels.torch_for("3.14", "2.13.0") == "2.13.0"
+    assert wheels.torch_for("3.15", "2.13.0") == "2.15.0"
+    assert wheels.torch_for("3.15", "2.16.1") == "2.16.1"
 
 
 NOT_THERE = "import sys; sys.modules['z3'] = None; import torch, framejit; print('imported')"

@@ -1,7 +1,7 @@
 """Builds a wheel of framejit for each supported Python that is installed, and tries each in an empty environment outside the repository.
 
-python tools/wheels.py --torch 2.13.0                 all of them, into dist/
-python tools/wheels.py --torch 2.15.0 --python 3.12   one of them
+python -m tools.wheels --torch 2.13.0                 all of them, into dist/
+python -m tools.wheels --torch 2.15.0 --python 3.12   one of them
 
 torch is several gigabytes: an environment with it is made once for each Python, below --cache, and lends it to the empty ones by a .pth file.
 """
@@ -9,7 +9,6 @@ torch is several gigabytes: an environment with it is made once for each Python,
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import shutil
 import subprocess
@@ -18,8 +17,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools import constraints
+
 ROOT = Path(__file__).resolve().parent.parent
 SUPPORTED = sorted(f"3.{path.stem.removeprefix('py3')}" for path in (ROOT / "runtime_c" / "cpython").glob("py3*.c"))
+FIRST_TORCH = {"3.15": "2.15.0"}
+"""The oldest torch that there is for a Python, where framejit supports older ones on others."""
 TRIAL = """
 import sys, torch, framejit
 
@@ -47,14 +50,17 @@ def clean() -> dict[str, str]:
 
 
 def interpreters(versions: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The first working interpreter of each version: on the path, or pyenv's, whose launchers may be on the path without working."""
-    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    """The first usable interpreter of each version that the machine has, those that tools/python.sh has fetched included."""
     for version in versions:
-        candidates = [shutil.which(f"python{version}"), *glob.glob(f"{pyenv}/versions/{version}.*/bin/python{version}")]
-        program = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-        found = next((path for path in candidates if path and ask(path, program) == version), None)
-        if found is not None:
-            yield version, found
+        done = subprocess.run([ROOT / "tools" / "python.sh", "--here", version], capture_output=True, text=True)
+        if done.returncode == 0:
+            yield version, done.stdout.strip()
+
+
+def torch_for(version: str, torch: str) -> str:
+    """The torch to build for: the one asked for, or the oldest that there is for this Python."""
+    oldest = FIRST_TORCH.get(version, torch)
+    return max(torch, oldest, key=lambda text: [int(part) for part in text.split(".")[:2]])
 
 
 def lender(version: str, python: str, torch: str, cache: Path) -> Path:
@@ -65,7 +71,8 @@ def lender(version: str, python: str, torch: str, cache: Path) -> Path:
         if candidate.exists() and ask(candidate, program) == f"{version} {torch}":
             return candidate
     subprocess.run([python, "-m", "venv", path.parent.parent], check=True)
-    subprocess.run([path, "-m", "pip", "install", "--quiet", f"torch=={torch}", "setuptools>=77", "numpy", "sympy"], check=True)
+    lifted = {**os.environ, "PIP_CONSTRAINT": constraints.without_torch(cache)}
+    subprocess.run([path, "-m", "pip", "install", "--quiet", f"torch=={torch}", "setuptools>=77", "numpy", "sympy"], check=True, env=lifted)
     return path
 
 
@@ -96,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = asked.python or SUPPORTED
     found = dict(interpreters(wanted))
     for version, python in found.items():
-        builder = lender(version, python, asked.torch, asked.cache)
+        builder = lender(version, python, torch_for(version, asked.torch), asked.cache)
         with tempfile.TemporaryDirectory() as folder:
             command = [builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(ROOT)]
             subprocess.run(command, check=True, env=clean())
