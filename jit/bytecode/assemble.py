@@ -57,6 +57,7 @@ class Assembler:
     def emit_covered(self, word: str, argument: Any = 0, with_all_before: bool = False) -> None:
         """Append a word that has a handler. The stack holds nothing below its operands."""
         first = -1 if with_all_before else len(self._instructions)
+        self.emit("enter_covered")
         self.emit(word, argument)
         self._handlers.append([first, len(self._instructions), 0])
 

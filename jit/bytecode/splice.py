@@ -143,10 +143,12 @@ class Writer:
         """
         if failed is None:
             start = len(self.code)
+            self.emit("enter_covered")
             written(self)
             return range(start, len(self.code)), range(start, len(self.code))
         handler = self.write_handler(failed)
         start = len(self.code)
+        self.emit("enter_covered")
         written(self)
         self.own_handlers.append((start, len(self.code), handler, depth, False))
         return range(start, len(self.code)), range(handler, start)
@@ -507,6 +509,7 @@ def branch(
     """Make a jump, "jump_if_false" or "for_iter": if it is taken, return `taken`, else `other`."""
     writer = start_step(code, before, position)
     start = len(writer.code)
+    writer.emit("enter_covered")
     rest = Writer(writer.consts, position=position, handles=writer.handles)
     rest.give(other)
     writer.emit(jump, len(rest.code) // 2)

@@ -69,6 +69,7 @@ WORDS = SHARED_WORDS | {
     "jump_if_true": one("POP_JUMP_FORWARD_IF_TRUE"),
     "jump_if_false": one("POP_JUMP_FORWARD_IF_FALSE"),
     "to_bool": lambda _: (),
+    "enter_covered": lambda _: (),
     "end_for": lambda _: (),
 }
 

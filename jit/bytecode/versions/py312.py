@@ -93,6 +93,7 @@ WORDS = SHARED_WORDS | {
     "jump_if_true": one("POP_JUMP_IF_TRUE"),
     "jump_if_false": one("POP_JUMP_IF_FALSE"),
     "to_bool": lambda _: (),
+    "enter_covered": lambda _: (),
     # Skipped, but not if FOR_ITER has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN).
     "end_for": one("END_FOR"),
 }

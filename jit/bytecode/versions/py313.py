@@ -151,6 +151,8 @@ WORDS = py312.WORDS | {
     "jump_if_true": lambda distance: (("TO_BOOL", 0), ("POP_JUMP_IF_TRUE", distance)),
     "jump_if_false": lambda distance: (("TO_BOOL", 0), ("POP_JUMP_IF_FALSE", distance)),
     "to_bool": one("TO_BOOL"),
+    # Python/ceval.c, exit_unwind: the handler of what a Python function raises is looked up one code unit before the instruction that has called it.
+    "enter_covered": one("NOP"),
     # Skipped, but not if FOR_ITER has specialised for generators.
     "end_for": lambda _: (("END_FOR", 0), ("POP_TOP", 0)),
 }
