@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from framejit.backends.grad_mode import begin_with_gradients, detach_views, with
 from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
 from framejit.backends.memory import outputs_of
 from framejit.backends.registry import Backend
-from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
+from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest, InputInfo
 from framejit.backends.view_geometry import take_out_views
 from framejit.errors import BackendError, FramejitError
 from framejit.graph.inner import graph_modules, nodes_inside
@@ -85,21 +85,18 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = restoring(fn, switches, modes)
     if inference:
         fn = _in_inference_mode(fn)
-    subclasses = [index for index, info in enumerate(request.inputs) if info.is_subclass]
-    if wrappers:
+    return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request))
+
+
+def _with_inputs_of_calls(fn: Callable[..., Any], boxed: bool, inputs: Sequence[InputInfo]) -> Callable[..., Any]:
+    """`fn`, which takes what a call has, and gives the graph what that has been compiled for."""
+    if any(info.is_wrapper for info in inputs):
         fn = without_overrides(fn)
-    if subclasses:
+    if subclasses := [index for index, info in enumerate(inputs) if info.is_subclass]:
         fn = with_plain(fn, boxed, subclasses)
-    states = [index for index, info in enumerate(request.inputs) if info.is_state]
-    if states:
+    if states := [index for index, info in enumerate(inputs) if info.is_state]:
         fn = with_states(fn, boxed, states)
-    return CompiledGraph(
-        fn=fn,
-        boxed=boxed,
-        backend=backend.name,
-        guards=tuple(guards),
-        training=_trains(request),
-    )
+    return fn
 
 
 def _take_out_inference_mode(graph: fx.Graph) -> bool:

@@ -46,6 +46,11 @@ def giving_up(demand: str, is_in: Callable[[GraphBuilder], bool]) -> Retreat:
     return retreat
 
 
+def for_contexts(retreat: Retreat) -> Retreat:
+    """A retreat that only helps backends which AOTAutograd serves: others take any sizes and numbers."""
+    return lambda failed: retreat(failed) if failed.backend.needs_contexts else None
+
+
 def makes_sparse(graph: GraphBuilder) -> bool:
     return any(node.op != "placeholder" for node in sparse_values(graph.outermost.fx))
 
@@ -57,7 +62,7 @@ def takes_sparse(graph: GraphBuilder) -> bool:
 def floats_are_constants(failed: FailedGraph) -> TraceTerms | None:
     """Floats that vary become constants, each of which is compiled."""
     dynamic = failed.terms.dynamic
-    if not failed.backend.needs_contexts or not dynamic.floats or not failed.graph.shapes.has_floats():
+    if not dynamic.floats or not failed.graph.shapes.has_floats():
         return None
     return replace(failed.terms, dynamic=replace(dynamic, floats=False))
 
@@ -65,14 +70,14 @@ def floats_are_constants(failed: FailedGraph) -> TraceTerms | None:
 def sizes_are_constants(failed: FailedGraph) -> TraceTerms | None:
     """All sizes and numbers become constants, unless the program has declared them to vary."""
     may_be = failed.graph.shapes.may_be_constants() or failed.graph.wrappers.has_met("distributed")
-    if not failed.backend.needs_contexts or not may_be or failed.terms.dynamic.fixed:
+    if not may_be or failed.terms.dynamic.fixed:
         return None
     return replace(failed.terms, dynamic=FIXED)
 
 
 def distributed_stay_outside(failed: FailedGraph) -> TraceTerms | None:
     """Distributed tensors stay outside of the graph, and sizes vary as they did at first."""
-    if not failed.backend.needs_contexts or not failed.graph.wrappers.has_met("distributed") or not failed.terms.demands.takes_distributed:
+    if not failed.graph.wrappers.has_met("distributed") or not failed.terms.demands.takes_distributed:
         return None
     return replace(failed.terms.without("takes_distributed"), dynamic=failed.first.dynamic)
 
@@ -84,9 +89,7 @@ RETREATS: tuple[Retreat, ...] = (
     giving_up("takes_masked", lambda graph: graph.wrappers.has_met("masked")),
     giving_up("takes_sparse", takes_sparse),
     giving_up("makes_sparse", makes_sparse),
-    floats_are_constants,
-    sizes_are_constants,
-    distributed_stay_outside,
+    *map(for_contexts, (floats_are_constants, sizes_are_constants, distributed_stay_outside)),
 )
 
 

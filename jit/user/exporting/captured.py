@@ -95,6 +95,14 @@ def standing_for(node: Any) -> torch.Tensor:
     return torch.empty(sizes, dtype=example.dtype, device=example.device)
 
 
+def recording_options(recorder: Recorder) -> Options:
+    """The options by which a call is traced whole, and its graph recorded."""
+    eager, own = lookup("eager"), config.current()
+    takes = dataclasses.replace(eager.takes, takes_hooks=False, takes_objects=False, guards_data=False)
+    backend = dataclasses.replace(eager, name="export", call=recorder, takes=takes)
+    return Options(backend, fullgraph=True, config=dataclasses.replace(own, check=",".join(sorted(own.checks() - {"results", "guards"}))), isolated=True)
+
+
 def captured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Mapping[str, Sequence[int]]) -> CapturedCall:
     """Trace a call whole. `dynamic`: the dimensions that are symbolic, by what `ExampleInputs` calls the tensors. Raises BadArgument, Unsupported."""
     named = names_of_tensors(target)
@@ -108,12 +116,7 @@ def captured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
         compilers.append(RunningCompiler(settings, example, int(isinstance(target, (MethodType, nn.Module)))))
         return compilers[-1].attach(function)
 
-    eager = lookup("eager")
-    takes = dataclasses.replace(eager.takes, takes_hooks=False, takes_objects=False, guards_data=False)
-    backend = dataclasses.replace(eager, name="export", call=recorder, takes=takes)
-    own = config.current()
-    settings = Options(backend, fullgraph=True, config=dataclasses.replace(own, check=",".join(sorted(own.checks() - {"results", "guards"}))), isolated=True)
-    compiled = compile_target(target, settings, make=make)
+    compiled = compile_target(target, recording_options(recorder), make=make)
     if not compilers:
         raise BadArgument(f"export(): {target!r:.80} is not compiled: it is disabled, or compiling is")
     (compiler,) = compilers

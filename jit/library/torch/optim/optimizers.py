@@ -129,6 +129,12 @@ def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
             given[name].constant(vm)
 
 
+def refuse_empty(vm: TorchVM, params: list[Object]) -> None:
+    """Stop the trace at a step of Adafactor, which divides by the numbers of elements, of an empty parameter."""
+    if any(isinstance(param, TensorObject) and not param.look(vm).numel() for param in params):
+        vm.unsupported(breaks.OptimizerStep("Adafactor of an empty parameter"))
+
+
 def arithmetic(function: Callable[..., Any]) -> None:
     """Make the arithmetic of a step one node, which changes all tensors that it is given except the gradients, and returns the buffers that it makes."""
     signature = inspect.signature(function)
@@ -142,10 +148,8 @@ def arithmetic(function: Callable[..., Any]) -> None:
         state = [item for name, items in lists.items() if name not in (parameters, gradients) for item in items if item.cls is not type(None)]
         leave_first_step(vm, function.__name__, given, [*state, *lists.get(MADE, ())])
         if vm.graph.autograd_node is not None:
-            if by_tensors is optimizer_steps.adafactor and any(
-                isinstance(param, TensorObject) and not param.look(vm).numel() for param in lists[parameters]
-            ):
-                vm.unsupported(breaks.OptimizerStep("Adafactor of an empty parameter"))  # it divides by the number of elements
+            if by_tensors is optimizer_steps.adafactor:
+                refuse_empty(vm, lists[parameters])
             rest_on_decisions(vm, given)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):
