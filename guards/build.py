@@ -45,7 +45,7 @@ class TreeStep:
 
 def names_module_class(guard: TypeIs) -> bool:
     """Return whether a guard is about the type of a Python module, whose class may be changed. It is kept even if another guard implies the type."""
-    return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
+    return guard.value is not MISSING and issubclass(guard.value, ModuleType)
 
 
 class Builder:

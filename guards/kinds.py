@@ -11,7 +11,7 @@ import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
@@ -26,15 +26,16 @@ class Guard:
 
     A kind declares its properties in its class; build.py and explain.py know no table of kinds.
 
-    leaf: the name of the C++ leaf. cost: orders siblings, so that guards which are cheap and likely to fail come first. exact_type: the guard holds only for
-    values of one exact type. tells_type: the guard implies the type, so that a TypeIs beside it is superfluous. of_contents: the guard is about a value's
-    contents, not about its identity or type. advice: how to avoid that the guard fails; None if there is no advice, or if it depends on the case
-    (explain.py).
+    leaf: the name of the C++ leaf. compared: the name of the field that the value is compared with, if that is a constant. cost: orders siblings, so that
+    guards which are cheap and likely to fail come first. exact_type: the guard holds only for values of one exact type. tells_type: the guard implies the
+    type, so that a TypeIs beside it is superfluous. of_contents: the guard is about a value's contents, not about its identity or type. advice: how to avoid
+    that the guard fails; None if there is no advice, or if it depends on the case (explain.py).
     """
 
     source: Source
     line: UserLine | None
     leaf: ClassVar[str] = ""
+    compared: ClassVar[str] = ""
     cost: ClassVar[int] = 1
     exact_type: ClassVar[bool] = False
     tells_type: ClassVar[bool] = False
@@ -43,7 +44,7 @@ class Guard:
 
     def native(self) -> Any:
         """The payload of the C++ leaf."""
-        return None
+        return getattr(self, self.compared) if self.compared else None
 
     def sources(self) -> tuple[Source, ...]:
         """The paths that the fact is about; the guard's own source comes first."""
@@ -72,7 +73,7 @@ class Guard:
 
     def key(self) -> Any:
         """A key for duplicates: two guards with the same source, class and key are the same guard."""
-        return None
+        return exact_key(getattr(self, self.compared)) if self.compared else None
 
     def differences(self, value: Any) -> tuple[Difference, ...]:
         """The numbers because of which the guard doesn't hold for a value, if nothing else differs."""
@@ -153,48 +154,13 @@ def exact_key(value: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class TypeIs(Guard):
-    """The value has this exact type. The type is held weakly, as by ValueIs."""
+class OfObject(Guard):
+    """A guard that compares with an object, which is held weakly if its type allows: once it is gone, the guard never holds again.
+    Another object at the same address doesn't count."""
 
     reference: Reference
-    leaf: ClassVar[str] = "type_is"
     cost: ClassVar[int] = 0
     exact_type: ClassVar[bool] = True
-    advice: ClassVar[str | None] = "pass the same type on every call, or convert before the compiled function is called"
-
-    def __init__(self, source: Source, line: UserLine | None, cls: type) -> None:
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "line", line)
-        object.__setattr__(self, "reference", Reference(cls))
-
-    @property
-    def cls(self) -> type:
-        """MISSING once it is gone."""
-        return self.reference.get()  # type: ignore[no-any-return]
-
-    def native(self) -> Any:
-        return self.cls
-
-    def check(self, value: Any, call: Call) -> bool:
-        return value is not MISSING and type(value) is self.cls
-
-    def expected(self) -> str:
-        return f"is exactly {with_article('class that is gone' if self.cls is MISSING else classes.qualname(self.cls))}"
-
-    def key(self) -> Any:
-        return self.reference.address
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class ValueIs(Guard):
-    """The value is this object. The object is held weakly if its type allows: once it is gone, the guard never holds again, even for the same address."""
-
-    reference: Reference
-    leaf: ClassVar[str] = "value_is"
-    cost: ClassVar[int] = 0
-    exact_type: ClassVar[bool] = True
-    tells_type: ClassVar[bool] = True
-    advice: ClassVar[str | None] = "make the object once and pass the same one, instead of making an equal one for each call"
 
     def __init__(self, source: Source, line: UserLine | None, value: Any) -> None:
         object.__setattr__(self, "source", source)
@@ -209,14 +175,37 @@ class ValueIs(Guard):
     def native(self) -> Any:
         return self.value
 
+    def key(self) -> Any:
+        return self.reference.address
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TypeIs(OfObject):
+    """The value has this exact type."""
+
+    leaf: ClassVar[str] = "type_is"
+    advice: ClassVar[str | None] = "pass the same type on every call, or convert before the compiled function is called"
+
     def check(self, value: Any, call: Call) -> bool:
-        return value is not MISSING and value is self.reference.get()
+        return value is not MISSING and type(value) is self.value
+
+    def expected(self) -> str:
+        return f"is exactly {with_article('class that is gone' if self.value is MISSING else classes.qualname(self.value))}"
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ValueIs(OfObject):
+    """The value is this object."""
+
+    leaf: ClassVar[str] = "value_is"
+    tells_type: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "make the object once and pass the same one, instead of making an equal one for each call"
+
+    def check(self, value: Any, call: Call) -> bool:
+        return value is not MISSING and value is self.value
 
     def expected(self) -> str:
         return f"is the same object ({short(self.value)})"
-
-    def key(self) -> Any:
-        return self.reference.address
 
 
 def is_switch(source: Source) -> bool:
@@ -232,13 +221,11 @@ class Equals(Guard):
 
     value: Any
     leaf: ClassVar[str] = "equals"
+    compared: ClassVar[str] = "value"
     cost: ClassVar[int] = 1
     exact_type: ClassVar[bool] = True
     tells_type: ClassVar[bool] = True
     of_contents: ClassVar[bool] = True
-
-    def native(self) -> Any:
-        return self.value
 
     def check(self, value: Any, call: Call) -> bool:
         return same_constant(value, self.value)
@@ -278,12 +265,10 @@ class Length(Guard):
 
     length: int
     leaf: ClassVar[str] = "length"
+    compared: ClassVar[str] = "length"
     cost: ClassVar[int] = 1
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "keep the number of items the same on every call, or pass the items as one tensor"
-
-    def native(self) -> Any:
-        return self.length
 
     def check(self, value: Any, call: Call) -> bool:
         return builtin_length(value) == self.length
@@ -298,9 +283,6 @@ class Length(Guard):
         length = builtin_length(value)
         return super().found(value, call) if length is None else f"length {length}"
 
-    def key(self) -> Any:
-        return self.length
-
 
 @dataclass(frozen=True, eq=False)
 class KeyAbsent(Guard):
@@ -308,12 +290,10 @@ class KeyAbsent(Guard):
 
     name: Any
     leaf: ClassVar[str] = "key_absent"
+    compared: ClassVar[str] = "name"
     cost: ClassVar[int] = 1
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "set the attribute or key before the first call, so that it is there on every call"
-
-    def native(self) -> Any:
-        return self.name
 
     def check(self, value: Any, call: Call) -> bool:
         return value is MISSING or (issubclass(type(value), dict) and not dict.__contains__(value, self.name))
@@ -323,9 +303,6 @@ class KeyAbsent(Guard):
 
     def found(self, value: Any, call: Call) -> str:
         return f"has key {constant(self.name)}"
-
-    def key(self) -> Any:
-        return exact_key(self.name)
 
 
 def keys_in_order(value: dict[Any, Any]) -> tuple[Any, ...]:
@@ -339,12 +316,10 @@ class DictKeys(Guard):
 
     keys: tuple[Any, ...]
     leaf: ClassVar[str] = "dict_keys"
+    compared: ClassVar[str] = "keys"
     cost: ClassVar[int] = 2
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "pass the same keys in the same order on every call"
-
-    def native(self) -> Any:
-        return self.keys
 
     def check(self, value: Any, call: Call) -> bool:
         return issubclass(type(value), dict) and same_constant(keys_in_order(value), self.keys)
@@ -357,9 +332,6 @@ class DictKeys(Guard):
             return super().found(value, call)
         return "keys " + ", ".join(map(short, keys_in_order(value)[:20]))
 
-    def key(self) -> Any:
-        return exact_key(self.keys)
-
 
 @dataclass(frozen=True, eq=False)
 class InOrderOfDict(Guard):
@@ -367,12 +339,10 @@ class InOrderOfDict(Guard):
 
     length: int
     leaf: ClassVar[str] = "in_order_of_dict"
+    compared: ClassVar[str] = "length"
     cost: ClassVar[int] = 2
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "register hooks before the first call, and leave them in place; each number of hooks is compiled once"
-
-    def native(self) -> Any:
-        return self.length
 
     def check(self, value: Any, call: Call) -> bool:
         if not issubclass(type(value), OrderedDict) or dict.__len__(value) != self.length:
@@ -385,9 +355,6 @@ class InOrderOfDict(Guard):
     def found(self, value: Any, call: Call) -> str:
         return f"so many: {dict.__len__(value)}" if issubclass(type(value), OrderedDict) else super().found(value, call)
 
-    def key(self) -> Any:
-        return self.length
-
 
 @dataclass(frozen=True, eq=False)
 class SetEquals(Guard):
@@ -395,12 +362,10 @@ class SetEquals(Guard):
 
     elements: tuple[Any, ...]
     leaf: ClassVar[str] = "set_equals"
+    compared: ClassVar[str] = "elements"
     cost: ClassVar[int] = 3
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "pass a set with the same elements on every call, made in the same way"
-
-    def native(self) -> Any:
-        return self.elements
 
     def check(self, value: Any, call: Call) -> bool:
         return issubclass(type(value), (set, frozenset)) and same_constant(tuple(in_order(value)), self.elements)
@@ -408,42 +373,20 @@ class SetEquals(Guard):
     def expected(self) -> str:
         return f"has the elements {constant(self.elements):.100}"
 
-    def key(self) -> Any:
-        return exact_key(self.elements)
-
 
 @dataclass(frozen=True, eq=False, init=False)
-class CodeIs(Guard):
-    """The value is an exact Python function with this code object, which is held weakly, as by ValueIs."""
+class CodeIs(OfObject):
+    """The value is an exact Python function with this code object."""
 
-    reference: Reference
     leaf: ClassVar[str] = "code_is"
-    cost: ClassVar[int] = 0
-    exact_type: ClassVar[bool] = True
     tells_type: ClassVar[bool] = True
     advice: ClassVar[str | None] = "define the function once, outside of what makes a new one for each call"
 
-    def __init__(self, source: Source, line: UserLine | None, code: CodeType) -> None:
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "line", line)
-        object.__setattr__(self, "reference", Reference(code))
-
-    @property
-    def code(self) -> CodeType:
-        """MISSING once it is gone."""
-        return self.reference.get()  # type: ignore[no-any-return]
-
-    def native(self) -> Any:
-        return self.code
-
     def check(self, value: Any, call: Call) -> bool:
-        return type(value) is FunctionType and value.__code__ is self.code
+        return type(value) is FunctionType and value.__code__ is self.value
 
     def expected(self) -> str:
-        return f"is a function with the code of {getattr(self.code, 'co_qualname', 'a function that is gone')}"
-
-    def key(self) -> Any:
-        return self.reference.address
+        return f"is a function with the code of {getattr(self.value, 'co_qualname', 'a function that is gone')}"
 
 
 @dataclass(frozen=True, eq=False)

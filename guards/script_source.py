@@ -62,6 +62,7 @@ class ScriptCodeOf(Source):
 
     __slots__ = ()
     accessor = "script_code"
+    form = "the code of {0}"
     needs_exact_type = True
 
     def native(self) -> Any:
@@ -69,10 +70,6 @@ class ScriptCodeOf(Source):
 
     def step(self, value: Any) -> Any:
         return code_of(value) if type(value) is torch._C.ScriptMethod else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"the code of {of(self.base)}"
 
 
 def state_of(value: torch.ScriptObject) -> Any:
@@ -85,6 +82,7 @@ class TorchBindState(Source):
 
     __slots__ = ()
     accessor = "torchbind_state"
+    form = "{0}.__obj_flatten__()"
     needs_exact_type = True
 
     def native(self) -> Any:
@@ -95,7 +93,3 @@ class TorchBindState(Source):
             return state_of(value) if type(value) is torch.ScriptObject else MISSING
         except (AttributeError, NotImplementedError, RuntimeError):
             return MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.__obj_flatten__()"

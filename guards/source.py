@@ -93,11 +93,12 @@ SOURCES: dict[str, type[Source]] = {}
 class Source:
     """A path to a value: one step from another path. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning.
 
-    accessor: the name of the C++ accessor (guards/native), which takes the same step.
+    accessor: the name of the C++ accessor (guards/native), which takes the same step. form: the path as the user would write it, of the base's and the payload.
     """
 
     __slots__ = ("base", "payload", "children", "depth")
     accessor: ClassVar[str] = ""
+    form: ClassVar[str] = ""
     is_data: ClassVar[bool] = False
     """Whether the source leads to the data of a tensor."""
     is_new_each_time: ClassVar[bool] = False
@@ -171,7 +172,7 @@ class Source:
 
     def text(self, of: Callable[[Source], str]) -> str:
         """The path as the user would write it; `of` gives the texts of those that it goes through."""
-        raise NotImplementedError
+        return self.form.format("" if self.base is None else of(self.base), self.payload)
 
     def describe(self) -> str:
         """The path from the arguments of the frame on."""
@@ -208,13 +209,11 @@ class Root(Source):
 
     __slots__ = ("names",)
     accessor = "root"
+    form = "<call>"
 
     def __init__(self, names: Mapping[Path, str] | None = None) -> None:
         super().__init__(None, None)
         self.names = dict(names or {})
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        return "<call>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +245,10 @@ class FrameFunction(Source):
 
     __slots__ = ()
     accessor = "frame_function"
+    form = "<function>"
 
     def step(self, value: Any) -> Any:
         return value.function
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        return "<function>"
 
 
 class HandledException(Source):
@@ -259,12 +256,10 @@ class HandledException(Source):
 
     __slots__ = ()
     accessor = "handled_exception"
+    form = "sys.exception()"
 
     def step(self, value: Any) -> Any:
         return value.handled
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        return "sys.exception()"
 
 
 class Pinned(Source):
@@ -310,6 +305,7 @@ class InstanceDict(Source):
 
     __slots__ = ()
     accessor = "instance_dict"
+    form = "{0}.__dict__"
 
     def step(self, value: Any) -> Any:
         if issubclass(type(value), type):
@@ -319,10 +315,6 @@ class InstanceDict(Source):
             if isinstance(getter, (GetSetDescriptorType, MemberDescriptorType)):
                 return getter.__get__(value)
         return MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.__dict__"
 
 
 SWITCHES: dict[tuple[str, str], str] = {}
@@ -371,14 +363,11 @@ class DictKey(Source):
 
     __slots__ = ()
     accessor = "dict_key"
+    form = "list({0})[{1}]"
 
     def step(self, value: Any) -> Any:
         keys = list(dict.keys(value)) if issubclass(type(value), dict) else []
         return keys[self.payload] if self.payload < len(keys) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"list({of(self.base)})[{self.payload}]"
 
 
 class DictValueAt(Source):
@@ -386,14 +375,11 @@ class DictValueAt(Source):
 
     __slots__ = ()
     accessor = "dict_value_at"
+    form = "list({0}.values())[{1}]"
 
     def step(self, value: Any) -> Any:
         values = list(dict.values(value)) if issubclass(type(value), dict) else []
         return values[self.payload] if self.payload < len(values) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"list({of(self.base)}.values())[{self.payload}]"
 
 
 class Index(Source):
@@ -401,15 +387,12 @@ class Index(Source):
 
     __slots__ = ()
     accessor = "index"
+    form = "{0}[{1}]"
 
     def step(self, value: Any) -> Any:
         if issubclass(type(value), tuple):
             return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
         return list.__getitem__(value, self.payload) if issubclass(type(value), list) and self.payload < list.__len__(value) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}[{self.payload}]"
 
 
 class SlotMember(Source):
@@ -487,6 +470,7 @@ class TypeAttr(Source):
 
     __slots__ = ()
     accessor = "type_attr"
+    form = "{0}.{1}"
 
     def step(self, value: Any) -> Any:
         for cls in classes.mro(value) if issubclass(type(value), type) else ():
@@ -494,26 +478,19 @@ class TypeAttr(Source):
                 return classes.class_dict(cls)[self.payload]
         return MISSING
 
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.{self.payload}"
-
 
 class CellContents(Source):
     """The content of a cell."""
 
     __slots__ = ()
     accessor = "cell_contents"
+    form = "{0}"
 
     def step(self, value: Any) -> Any:
         try:
             return value.cell_contents if type(value) is CellType else MISSING
         except ValueError:
             return MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return of(self.base)
 
 
 class ClosureCell(Source):
@@ -541,16 +518,13 @@ class FunctionField(Source):
 
     __slots__ = ()
     accessor = "function_field"
+    form = "{0}.__{1}__"
 
     def step(self, value: Any) -> Any:
         if type(value) is not FunctionType:
             return MISSING
         found = getattr(value, f"__{self.payload}__")
         return MISSING if found is None or (self.payload == "dict" and not found) else found
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.__{self.payload}__"
 
 
 class MethodField(Source):
@@ -574,13 +548,10 @@ class DequeIndex(Source):
 
     __slots__ = ()
     accessor = "deque_index"
+    form = "{0}[{1}]"
 
     def step(self, value: Any) -> Any:
         return deque.__getitem__(value, self.payload) if issubclass(type(value), deque) and self.payload < deque.__len__(value) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}[{self.payload}]"
 
 
 class ItemCount(Source):
@@ -588,14 +559,11 @@ class ItemCount(Source):
 
     __slots__ = ()
     accessor = "item_count"
+    form = "len({0})"
     is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         return list.__len__(value) if issubclass(type(value), list) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"len({of(self.base)})"
 
 
 class Referent(Source):
@@ -603,14 +571,11 @@ class Referent(Source):
 
     __slots__ = ()
     accessor = "referent"
+    form = "{0}()"
 
     def step(self, value: Any) -> Any:
         found = value() if type(value) is weakref.ref else None
         return MISSING if found is None else found
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}()"
 
 
 class IteratorItem(Source):

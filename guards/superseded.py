@@ -79,7 +79,7 @@ class GuardsOfEntry:
                     self.numbers |= {(path, what, dim): number for dim, number in enumerate(numbers) if number is not None}
                 continue
             if isinstance(guard, TypeIs):
-                self.types[path] = guard.cls
+                self.types[path] = guard.value
             elif isinstance(guard, Equals):
                 self.types[path] = type(guard.value)
                 if type(guard.value) in (int, float):
@@ -113,7 +113,7 @@ def fixes_more(special: Sequence[Guard], general: Sequence[Guard]) -> bool:
 
 def is_known_type(guard: Guard, narrow: GuardsOfEntry) -> bool:
     """Return whether a guard only checks a type that other guards imply."""
-    return isinstance(guard, TypeIs) and narrow.types.get(narrow.paths.number(guard.source)) is guard.cls
+    return isinstance(guard, TypeIs) and narrow.types.get(narrow.paths.number(guard.source)) is guard.value
 
 
 def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:

@@ -20,15 +20,12 @@ class TensorSize(Source):
 
     __slots__ = ()
     accessor = "tensor_size"
+    form = "{0}.size({1})"
     is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         size = size_of(value, self.payload)
         return MISSING if size is None else size
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.size({self.payload})"
 
 
 class TensorStride(Source):
@@ -36,15 +33,12 @@ class TensorStride(Source):
 
     __slots__ = ()
     accessor = "tensor_stride"
+    form = "{0}.stride({1})"
     is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         found = strides_and_offset(value)
         return found[0][self.payload] if found is not None and self.payload < len(found[0]) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.stride({self.payload})"
 
 
 class TensorOffset(Source):
@@ -52,15 +46,12 @@ class TensorOffset(Source):
 
     __slots__ = ()
     accessor = "tensor_offset"
+    form = "{0}.storage_offset()"
     is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         found = strides_and_offset(value)
         return MISSING if found is None else found[1]
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.storage_offset()"
 
 
 class TensorItem(Source):
@@ -68,6 +59,7 @@ class TensorItem(Source):
 
     __slots__ = ()
     accessor = "tensor_item"
+    form = "{0}.item()"
     is_new_each_time = True
 
     @staticmethod
@@ -78,10 +70,6 @@ class TensorItem(Source):
     def step(self, value: Any) -> Any:
         found = item_of(value)
         return MISSING if found is None else found
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.item()"
 
 
 TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
@@ -103,6 +91,7 @@ class ArrayTensor(Source):
 
     __slots__ = ()
     accessor = "array_tensor"
+    form = "{0}"
     is_new_each_time = True
 
     def native(self) -> Any:
@@ -115,10 +104,6 @@ class ArrayTensor(Source):
             return tensor_of(value)
         except (TypeError, ValueError):
             return MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return of(self.base)
 
 
 class SparsePart(Source):
@@ -168,6 +153,7 @@ class TensorData(Source):
 
     __slots__ = ()
     accessor = "tensor_data"
+    form = "the data of {0}"
     is_new_each_time = True
     is_data = True
 
@@ -175,23 +161,16 @@ class TensorData(Source):
         found = data_of(value) if issubclass(type(value), torch.Tensor) else None
         return MISSING if found is None else found
 
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"the data of {of(self.base)}"
-
 
 class TensorAttribute(Source):
     """An attribute of a tensor that torch computes (`grad`, `is_leaf`), read without the tensor's class. Payload: the name."""
 
     __slots__ = ()
     accessor = "tensor_attribute"
+    form = "{0}.{1}"
 
     def step(self, value: Any) -> Any:
         return attribute_of(value, self.payload) if issubclass(type(value), torch.Tensor) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        assert self.base is not None
-        return f"{of(self.base)}.{self.payload}"
 
 
 def attribute_of(tensor: torch.Tensor, name: str) -> Any:
@@ -205,13 +184,11 @@ class FunctionModeInForce(Source):
 
     __slots__ = ()
     accessor = "function_mode"
+    form = "torch.overrides._get_current_function_mode_stack()[{1}]"
 
     def step(self, value: Any) -> Any:
         stack = torch_function_stack.stack()
         return stack[self.payload] if self.payload < len(stack) else MISSING
-
-    def text(self, of: Callable[[Source], str]) -> str:
-        return f"torch.overrides._get_current_function_mode_stack()[{self.payload}]"
 
 
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)

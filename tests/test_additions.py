@@ -134,15 +134,13 @@ from framejit.guards.source import MISSING, Source
 class Viewed(Source):
     __slots__ = ()
     accessor = "toy_viewed"
+    form = "{0}.obj"
 
     def step(self, value):
         try:
             return value.obj if type(value) is memoryview else MISSING
         except ValueError:
             return MISSING
-
-    def text(self, of):
-        return f"{of(self.base)}.obj"
 '''
 VIEWED_NATIVELY = """
 /* viewed.cpp: the object that a memoryview is a view of, until it is released. */
