@@ -1,4 +1,4 @@
-"""The pages of the documentation: their examples run, and print what the pages show."""
+"""The pages of the documentation, and those of subjects in jit/library: their examples run, and print what the pages show."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Example, agrees, examples, printed
 
+from tools.docs.subjects import LIBRARY
+
 RUN_ELSEWHERE = {"breaks": "tests/breaks/test_pages.py", "cases": "tests/docs/test_cases.py"}
 """Folders of docs/ with the tests that run their programs in another way."""
 
 
 def pages_with_examples() -> list[Path]:
-    pages = sorted((ROOT / "docs").glob("**/*.md"))
+    pages = sorted([*(ROOT / "docs").glob("**/*.md"), *LIBRARY.glob("**/README.md")])
     return [page for page in pages if page.parent.name not in RUN_ELSEWHERE and examples(page.read_text())]
 
 

@@ -10,9 +10,14 @@ import pytest
 
 from framejit import config, logs
 from tools.docs import limits
+from tools.docs.subjects import DOCS, LINK, ROOT, anchor, subjects
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+SUBJECTS = {subject.name: subject for subject in subjects()}
 GUIDE = sorted((DOCS / "guide").glob("*.md"))
+
+
+def page_id(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
@@ -22,14 +27,37 @@ def test_a_page_begins_with_an_example_and_ends_with_its_limits(page: Path) -> N
 
 
 def test_the_page_of_limits_is_up_to_date() -> None:
-    assert (DOCS / "limits.md").read_text() == limits.assembled(), "run python tools/docs/limits.py --write"
+    assert (DOCS / "limits.md").read_text() == limits.assembled(), "run python -m tools.docs.limits --write"
 
 
-def test_links_in_limits_are_moved_with_them() -> None:
-    text = "[a](sizes.md#limits) [b](../breaks/FJ001.md) [c](#limits) [d](https://example.org)"
-    assert limits.from_above(text, "python") == (
-        "[a](guide/sizes.md#limits) [b](breaks/FJ001.md) [c](guide/python.md#limits) [d](https://example.org)"
-    )
+@pytest.mark.parametrize(
+    ("page", "text", "moved"),
+    [
+        (DOCS / "guide" / "python.md", "[a](sizes.md#limits) [b](../breaks/FJ001.md)", "[a](guide/sizes.md#limits) [b](breaks/FJ001.md)"),
+        (DOCS / "guide" / "python.md", "[c](#limits) [d](https://example.org)", "[c](guide/python.md#limits) [d](https://example.org)"),
+        (DOCS / "guide" / "python.md", "[e](../limits.md#hooks)", "[e](#hooks)"),
+        (SUBJECTS["numpy"].page, "[f](../../../docs/faq.md)", "[f](faq.md)"),
+        (SUBJECTS["numpy"].page, "[g](../torch/hooks/README.md#limits)", "[g](#hooks)"),
+    ],
+)
+def test_links_in_limits_are_moved_with_them(page: Path, text: str, moved: str) -> None:
+    target = limits.leads_to(DOCS, {subject.page: subject for subject in SUBJECTS.values()})
+    assert limits.relinked(text, page, target) == moved
+
+
+def test_limits_have_no_links_to_code() -> None:
+    with pytest.raises(ValueError, match=r"can't have a link to .*CONTRIBUTING.md"):
+        limits.relinked("[a](../../CONTRIBUTING.md)", DOCS / "guide" / "python.md", limits.leads_to(DOCS, {}))
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_a_page_leads_to_the_limits_of_its_packages(page: Path) -> None:
+    """The last paragraph of its limits has links to the headings of those packages that list limits, in the order of docs/limits.md, and the rest has none."""
+    _, begins, paragraph = ("\n" + limits.section(page.read_text())).partition("\n" + limits.ELSEWHERE)
+    about = [SUBJECTS[name] for name in limits.CHAPTERS[page.stem]]
+    expected = [f"../limits.md#{anchor(subject.title)}" for subject in about if limits.of_subject(subject)]
+    assert [link for link in LINK.findall(paragraph) if "#" in link] == expected
+    assert "\n\n" not in paragraph and "limits.md" not in limits.of_guide(page.read_text())
 
 
 @pytest.mark.parametrize("text", ["# A\n\nno limits\n", "# A\n\n## Limits\n\n- b\n\n## More\n"])
@@ -40,22 +68,28 @@ def test_limits_are_the_last_section_of_a_page(text: str) -> None:
 
 def test_a_page_that_is_not_in_the_order_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "guide").mkdir()
-    for name in (*limits.ORDER, "new"):
+    for name in (*limits.CHAPTERS, "new"):
         (tmp_path / "guide" / f"{name}.md").write_text("# A\n\n## Limits\n\n- b\n")
-    with pytest.raises(ValueError, match="docs/guide: new"):
+    with pytest.raises(ValueError, match="page of docs/guide once: new"):
         limits.assembled(tmp_path)
 
 
-@pytest.mark.parametrize("page", [*GUIDE, DOCS / "limits.md", DOCS / "faq.md"], ids=lambda page: page.stem)
+def test_a_package_that_is_in_no_chapter_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(limits.CHAPTERS, "operators", ())
+    with pytest.raises(ValueError, match="package of jit/library once: .*torch/script"):
+        limits.assembled()
+
+
+@pytest.mark.parametrize(
+    "page", [*GUIDE, *(subject.page for subject in SUBJECTS.values()), DOCS / "limits.md", DOCS / "faq.md"], ids=page_id
+)
 def test_links_lead_to_pages_and_headings(page: Path) -> None:
-    for link in limits.LINK.findall(page.read_text()):
-        target, _, anchor = link.partition("#")
+    for link in LINK.findall(page.read_text()):
+        target, _, heading = link.partition("#")
         linked = page.parent / target if target else page
         assert linked.is_file(), target
         headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE)
-        assert not anchor or anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
-            f"{target}#{anchor}"
-        )
+        assert not heading or heading in map(anchor, headings), link
 
 
 def rows(page: str, heading: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""docs/internals and docs/architecture.md: each layer has a page of one form, and what they name exists."""
+"""docs/internals and docs/architecture.md: each layer has a page of one form. What they and the pages of subjects name exists."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tools.docs.subjects import subjects
+
 ROOT = Path(__file__).resolve().parents[2]
 INTERNALS = ROOT / "docs" / "internals"
 LAYERS = [INTERNALS / f"{name}.md" for name in
           ("hook", "bytecode", "tracing", "objects", "graphs", "guards", "codegen", "breaks-and-resume", "backends", "driver")]  # fmt: skip
 PAGES = [*LAYERS, INTERNALS / "index.md", INTERNALS / "tiny.md", ROOT / "docs" / "architecture.md"]
+NAMING_FILES = [*PAGES, *(subject.page for subject in subjects())]
 SOURCES = [path.relative_to(ROOT).as_posix() for folder in ("jit", "guards", "runtime_c", "tests", "docs/internals/tiny")
            for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".pyi", ".c", ".h", ".cpp")]  # fmt: skip
 
 
 def page_id(page: Path) -> str:
-    return page.stem
+    return page.stem if page in PAGES else page.parent.name
 
 
 def prose(page: Path) -> str:
@@ -25,7 +28,7 @@ def prose(page: Path) -> str:
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize("page", NAMING_FILES, ids=page_id)
 def test_files_that_a_page_names_exist(page):
     """`a/b.py` is a file whose path ends so; `a/*.py` and `pyXYZ.c` stand for several. Those of CPython are named with its folder."""
     named = set(re.findall(rf"`({FILE})`", prose(page)))
@@ -42,7 +45,7 @@ def found(name: str) -> list[str]:
     return [source for source in SOURCES if re.search(rf"(^|/){pattern}$", source)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize("page", NAMING_FILES, ids=page_id)
 def test_what_a_page_says_to_be_in_a_file_is_there(page):
     """`name` in `file.py`, or `name` (`file.py`): the file has that name."""
     said = re.findall(rf"`([A-Za-z_]\w*)`(?: in|,)? (?:the )?\(?`({FILE})`", prose(page))

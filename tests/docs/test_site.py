@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from pages import BLOCK, ROOT
 
+from tools.docs.subjects import subjects
+
 DOCS = ROOT / "docs"
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)")
 WITHOUT_EXAMPLES = {
@@ -62,8 +64,9 @@ def pages_in_nav() -> list[str]:
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_every_page(site: Path) -> None:
-    missing = [page for page in pages_in_nav() if not (site / Path(page.replace("README", "index"))).with_suffix(".html").exists()]
-    assert pages_in_nav() and not missing
+    added = [subject.on_site.relative_to(DOCS).as_posix() for subject in subjects()]
+    missing = [page for page in (*pages_in_nav(), *added) if not (site / Path(page.replace("README", "index"))).with_suffix(".html").exists()]
+    assert pages_in_nav() and added and not missing
 
 
 @pytest.mark.slow

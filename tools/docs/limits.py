@@ -1,25 +1,40 @@
-"""Puts docs/limits.md together from the section "Limits" of each page of the guide: `python tools/docs/limits.py --write`, or `--check`."""
+"""Puts docs/limits.md together from the section "Limits" of the pages of the guide and of subjects: `python -m tools.docs.limits --write`, or `--check`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-ORDER = (
-    "breaks", "sizes", "recompiles", "tensors", "training", "backends", "operators", "python", "distributed", "threads", "caches", "deployment", "debugging",
-    "settings",
-)  # fmt: skip
-"""The pages of docs/guide, in the order of the subjects."""
-LINK = re.compile(r"\]\((?!https?:)((?:[^)\s#]+\.md)?(?:#[^)\s]+)?)\)")
-"""A link to a page of ours, a heading, or both."""
+from tools.docs.subjects import DOCS, Subject, anchor, relinked, subjects
+
+CHAPTERS: dict[str, tuple[str, ...]] = {
+    "breaks": ("directives",),
+    "sizes": (),
+    "recompiles": (),
+    "tensors": (
+        "torch/tensors", "random", "torch/distributions", "numpy", "torch/overrides", "torch/jagged", "torch/sparse", "torch/masked",
+    ),
+    "training": ("torch/autograd", "torch/optim", "torch/hooks", "torch/checkpoint", "torch/nn", "torch/recurrent"),
+    "backends": ("torch/settings",),
+    "operators": ("torch/operators", "torch/script", "torch/triton", "torch/control_flow", "torch/attention", "torch/inner_graphs", "torch/transforms"),
+    "python": ("python", "ecosystem"),
+    "distributed": ("torch/distributed",),
+    "threads": (),
+    "caches": (),
+    "deployment": (),
+    "debugging": (),
+    "settings": (),
+}  # fmt: skip
+"""The pages of docs/guide, in the order of docs/limits.md, each with the packages of jit/library whose limits follow its own."""
+ELSEWHERE = "The limits of ["
+"""How the last paragraph of a guide page's limits begins, if there is one: it has links to the limits of packages."""
 INTRODUCTION = """# Limits
 
 This page lists what framejit doesn't put into a graph, and where compiled code is known to differ from eager. Each limit is tested or was measured. Any
-other difference from eager is a bug. This page is put together from the subjects' pages by `python tools/docs/limits.py --write`.
+other difference from eager is a bug. This page is put together from the subjects' pages by `python -m tools.docs.limits --write`.
 
 Three things can happen to code that can't be traced. None of them changes a result.
 
@@ -33,35 +48,65 @@ Three things can happen to code that can't be traced. None of them changes a res
 
 
 def section(page: str) -> str:
-    """What a page of the guide has under "## Limits", which is its last section. Raises ValueError for a page without one."""
+    """What a page has under "## Limits", which is its last section. Raises ValueError for a page without one."""
     before, heading, text = page.partition("\n## Limits\n")
     if not heading or re.search(r"^## ", text, re.MULTILINE):
-        raise ValueError("a page of the guide ends with a section '## Limits'")
+        raise ValueError("a page of the guide or of a subject ends with a section '## Limits'")
     return text.strip("\n")
 
 
-def from_above(text: str, page: str) -> str:
-    """The text of docs/guide/`page`.md, with its links as docs/limits.md needs them."""
+def leads_to(docs: Path, by_page: Mapping[Path, Subject]) -> Callable[[Path, str], str]:
+    """How links lead from docs/limits.md to other pages: to a subject's page by the heading of its limits. Raises ValueError for one that isn't in docs."""
 
-    def moved(link: re.Match[str]) -> str:
-        target = link.group(1)
-        if target.startswith("#"):
-            return f"](guide/{page}.md{target})"
-        return f"]({target.removeprefix('../') if target.startswith('../') else 'guide/' + target})"
+    def target(page: Path, heading: str) -> str:
+        if page == docs / "limits.md":
+            return heading
+        if page in by_page:
+            return "#" + anchor(by_page[page].title)
+        if not page.is_relative_to(docs):
+            raise ValueError(f"docs/limits.md can't have a link to {page}, which is no page in docs")
+        return page.relative_to(docs).as_posix() + heading
 
-    return LINK.sub(moved, text)
+    return target
+
+
+def of_guide(page: str) -> str:
+    """The limits of a guide's page that are its own: without the paragraph that says where others are."""
+    own, _, _ = ("\n\n" + section(page)).partition("\n\n" + ELSEWHERE)
+    return own.strip("\n")
+
+
+def of_subject(subject: Subject) -> str:
+    """The limits on a subject's page; empty if it lists none."""
+    limits = section(subject.text)
+    return limits if re.search(r"^- ", limits, re.MULTILINE) else ""
+
+
+def chapter(path: Path, about: Sequence[Subject], target: Callable[[Path, str], str]) -> str:
+    """The chapter of a guide's page: its limits, then those of these packages."""
+    page = path.read_text()
+    title = page.partition("\n")[0].removeprefix("# ")
+    parts = [f"## {title}", f"More about it: [{title}](guide/{path.name}).", relinked(of_guide(page), path, target)]
+    for subject in about:
+        limits = of_subject(subject)
+        parts += [f"### {subject.title}", relinked(limits, subject.page, target)] if limits else []
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def checked(kind: str, found: set[str], ordered: Sequence[str]) -> None:
+    """Raise ValueError if what is there isn't what CHAPTERS orders, or CHAPTERS names a thing twice."""
+    if found != set(ordered) or len(ordered) != len(set(ordered)):
+        raise ValueError(f"CHAPTERS in tools/docs/limits.py has each {kind} once: {', '.join(sorted(found ^ set(ordered)))}")
 
 
 def assembled(docs: Path = DOCS) -> str:
-    """The text of docs/limits.md. Raises ValueError for a page of the guide that isn't in the order, or is in it and isn't there."""
-    pages = {path.stem: path.read_text() for path in (docs / "guide").glob("*.md") if path.stem != "index"}
-    if set(pages) != set(ORDER):
-        raise ValueError(f"tools/docs/limits.py orders the pages of docs/guide: {', '.join(sorted(set(pages) ^ set(ORDER)))}")
-    parts = [INTRODUCTION]
-    for name in ORDER:
-        title = pages[name].partition("\n")[0].removeprefix("# ")
-        parts.append(f"## {title}\n\nMore about it: [{title}](guide/{name}.md).\n\n{from_above(section(pages[name]), name)}\n")
-    return "\n".join(parts)
+    """The text of docs/limits.md. Raises ValueError for a page of the guide, or a package, that CHAPTERS doesn't name, or names and isn't there."""
+    by_name = {subject.name: subject for subject in subjects()}
+    checked("page of docs/guide", {path.stem for path in (docs / "guide").glob("*.md") if path.stem != "index"}, list(CHAPTERS))
+    checked("package of jit/library", set(by_name), [name for names in CHAPTERS.values() for name in names])
+    target = leads_to(docs, {subject.page: subject for subject in by_name.values()})
+    chapters = [chapter(docs / "guide" / f"{name}.md", [by_name[name] for name in names], target) for name, names in CHAPTERS.items()]
+    return "\n".join([INTRODUCTION, *chapters])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.write:
         path.write_text(text)
     elif path.read_text() != text:
-        print("docs/limits.md is out of date; run python tools/docs/limits.py --write", file=sys.stderr)
+        print("docs/limits.md is out of date; run python -m tools.docs.limits --write", file=sys.stderr)
         return 1
     return 0
 
