@@ -30,7 +30,7 @@ class Size:
     max: int | None = None
     exact: int | None = None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         if self.exact is not None:
             return str(self.exact)
         between = f"at least {self.min}" if self.max is None else f"at most {self.max}" if not self.min else f"from {self.min} to {self.max}"
@@ -98,7 +98,8 @@ class Dynamic:
         return found
 
     def has_number(self, source: Source, value: float) -> bool:
-        """Whether a number from outside is symbolic. 0 and 1 are usually switches, and floats are usually settings, so these stay constants until they vary."""
+        """Return whether a number from outside is symbolic. 0 and 1 are usually switches, and floats are usually settings, so these stay constants until they
+        vary."""
         if self.varying and source.path() in self.varying:
             return self.floats or type(value) is int
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
@@ -111,7 +112,8 @@ FIXED = Dynamic(fixed=True)
 
 
 def is_argument(source: Source | None) -> bool:
-    """Whether a path leads to an argument, or into lists, tuples and dicts that are arguments. Attributes of objects, and globals, are usually settings."""
+    """Return whether a path leads to an argument, or into lists, tuples and dicts that are arguments. Attributes of objects, and globals, are usually
+    settings."""
     while isinstance(source, (Index, Item)):
         source = source.base
     return isinstance(source, Local)

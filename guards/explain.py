@@ -11,9 +11,9 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from framejit.errors import RESUMED, behind_break, program_name
+from framejit.errors import RESUMED, after_break, program_name
 from framejit.guards.build import check_all
-from framejit.guards.global_state import GlobalState, told_setting
+from framejit.guards.global_state import GlobalState, setting_text
 from framejit.guards.kinds import Change, Difference, Equals, Guard, InOrderOfDict, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
@@ -96,7 +96,7 @@ class Note:
 
     def __str__(self) -> str:
         line = "" if self.line is None else f"  # {shown(self.line)}"
-        return behind_break(f"{self.kind:<16} {self.source} {self.expected}{line}")
+        return after_break(f"{self.kind:<16} {self.source} {self.expected}{line}")
 
 
 def shown(line: UserLine) -> str:
@@ -170,7 +170,7 @@ def lasting_hint(guard: Guard) -> str | None:
 
 def equals_hint(guard: Equals) -> str:
     source = guard.source
-    if source.told().startswith("`"):
+    if source.name_in_reports().startswith("`"):
         return IN_A_TENSOR
     if isinstance(source, Item) and source.payload == "training":
         return "train() and eval() are compiled once each; switch between them rarely"
@@ -192,7 +192,7 @@ def tensor_hint(guard: TensorMatch, value: Any) -> str | None:
 def state_failure(guard: GlobalState) -> Failure:
     """Explain which of torch's modes and settings differ. Dispatch keys are named only if no other difference explains them."""
     differs = [(name, old, new) for name, old, new in zip(guard.names, guard.state, guard.read()) if old != new]
-    differs += [(told_setting(read, args), old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
+    differs += [(setting_text(read, args), old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
     named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
     expected = ", ".join(f"{name} {old!r}" for name, old, _ in named)
     found = ", ".join(f"{name} {new!r}" for name, _, new in named)
@@ -212,7 +212,8 @@ def failure_of(guard: Guard, call: Call) -> Failure:
         return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
     numbers = guard.differences(value) if isinstance(guard, TensorMatch) else ()
     resumed = RESUMED in call.function.__qualname__
-    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value, call), numbers, resumed=resumed)
+    name, found = guard.source.name_in_reports(), guard.found(value, call)
+    return Failure(guard, name, guard.expected(), found, guard.line, hint(guard, value, call), numbers, resumed=resumed)
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
@@ -244,7 +245,7 @@ def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
 def text_of(source: Source, texts: dict[int, str]) -> str:
     text = texts.get(id(source))
     if text is None:
-        text = texts[id(source)] = source.told()
+        text = texts[id(source)] = source.name_in_reports()
     return text
 
 

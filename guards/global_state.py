@@ -18,7 +18,7 @@ Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
 """A function of torch, or in C, that reads a setting of the process, with its arguments and the plain constant that it returned."""
 
 
-def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
+def setting_text(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """A setting in words, for reports."""
     if type(read) is BuiltinFunctionType and read.__self__ is sys.modules:
         return f"{args[0]!r} in sys.modules"
@@ -51,15 +51,15 @@ class GlobalState(Guard):
         return self.read() == self.state and all(same_constant(read(*args), found) for read, args, found in self.settings)
 
     def expected(self) -> str:
-        told = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
-        pairs = [f"{name} {value!r}" for name, value in told]
-        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {constant(found)}" for read, args, found in self.settings])
+        given = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
+        pairs = [f"{name} {value!r}" for name, value in given]
+        return "torch's global state: " + ", ".join(pairs + [f"{setting_text(read, args)} {constant(found)}" for read, args, found in self.settings])
 
     def found(self, value: Any, call: Call) -> str:
         now = self.read()
         differs = [(name, new) for name, old, new in zip(self.names, self.state, now) if old != new]
         changed = [f"other {name}" if name.endswith(KEYS) else f"{name} {new!r}" for name, new in differs]
-        settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
+        settings = [(setting_text(read, args), old, read(*args)) for read, args, old in self.settings]
         changed_settings = [f"{name} {constant(new)}" for name, old, new in settings if not same_constant(new, old)]
         return ", ".join(changed + changed_settings)
 

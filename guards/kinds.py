@@ -64,7 +64,7 @@ class Guard:
         raise NotImplementedError
 
     def expected(self) -> str:
-        """What the guard expects, as text: "== 3", "is a dict"."""
+        """The text of what the guard expects: "== 3", "is a dict"."""
         raise NotImplementedError
 
     def found(self, value: Any, call: Call) -> str:
@@ -114,7 +114,8 @@ class Change:
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Whether two constants have the same exact type and value, also inside tuples and frozensets. 0.0 and -0.0 differ, and a NaN equals the same NaN."""
+    """Return whether two constants have the same exact type and value, also inside tuples and frozensets. 0.0 and -0.0 differ, and a NaN equals the same
+    NaN."""
     if type(a) is not type(b):
         return False
     if type(a) is float:

@@ -54,7 +54,7 @@ class Proof:
     counterexample: Assignment | None = None
     why: str = ""
 
-    def told(self, called: Mapping[str, str]) -> str:
+    def describe(self, called: Mapping[str, str]) -> str:
         """The result in words for a user. `called` has the program's names for the symbols."""
         line = self.decision.line
         place = "" if line is None else "\n" + (line.render() if hasattr(line, "render") else f"  {line}")
@@ -93,10 +93,10 @@ class Verdict:
         """Return whether every decision is proven, and the guards don't contradict each other."""
         return self.satisfiable is not False and all(proof.outcome == "proven" for proof in self.proofs)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The results in words for a user: first the decisions that don't follow, then those that are undecided."""
         parts = ["no call can satisfy the guards: they contradict each other"] if self.satisfiable is False else []
-        parts += [proof.told(self.called) for proof in (*self.refuted, *self.unknown)]
+        parts += [proof.describe(self.called) for proof in (*self.refuted, *self.unknown)]
         proven = len(self.proofs) - len(self.refuted) - len(self.unknown)
         return "\n".join([f"{proven} of {len(self.proofs)} decisions follow from the guards ({self.seconds:.2f} s)", *parts])
 
@@ -110,7 +110,7 @@ class GuardsTooWeak(FramejitError):
     """The guards on sizes of an entry don't imply everything that its trace has taken to be true, so the entry would run for calls that it is wrong for."""
 
     def __init__(self, verdict: Verdict) -> None:
-        super().__init__(f"the shape guards of a compiled entry are wrong: {verdict.told()}")
+        super().__init__(f"the shape guards of a compiled entry are wrong: {verdict.describe()}")
         self.verdict = verdict
 
 

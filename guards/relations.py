@@ -37,7 +37,7 @@ class Same(Relation):
         return value is not MISSING and value is self.other.fetch(call)
 
     def expected(self) -> str:
-        return f"is the same object as {self.other.told()}"
+        return f"is the same object as {self.other.name_in_reports()}"
 
     def found(self, value: Any, call: Call) -> str:
         return "another object"
@@ -62,10 +62,10 @@ class Distinct(Relation):
         return all(value is not other.fetch(call) for other in self.others)
 
     def expected(self) -> str:
-        return "is none of " + ", ".join(other.told() for other in self.others[:6])
+        return "is none of " + ", ".join(other.name_in_reports() for other in self.others[:6])
 
     def found(self, value: Any, call: Call) -> str:
-        return "that it is " + next((o.told() for o in self.others if o.fetch(call) is value), "none of them")
+        return "that it is " + next((o.name_in_reports() for o in self.others if o.fetch(call) is value), "none of them")
 
     def key(self) -> Any:
         return tuple(map(id, self.others))

@@ -63,8 +63,8 @@ class ScriptCode:
         self.constants = tuple([weakref.ref(constant) for constant in constants])
         numbers = [node.t("value").item() for node in nodes_of(graph) if is_tensor(node)]
         text = torch._C._jit_pass_canonicalize(graph, False).str(False)
-        told = (self.name, [told_argument(argument) for argument in self.arguments], self.reads, len(constants), numbers, text)
-        self.digest = hashlib.sha256(repr(told).encode()).hexdigest()
+        content = (self.name, [argument_key(argument) for argument in self.arguments], self.reads, len(constants), numbers, text)
+        self.digest = hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def owner_of(script: Any) -> Any:
@@ -72,7 +72,7 @@ def owner_of(script: Any) -> Any:
     return script.owner if isinstance(script, torch._C.ScriptMethod) else None
 
 
-def told_argument(argument: Any) -> tuple[Any, ...]:
+def argument_key(argument: Any) -> tuple[Any, ...]:
     """A description of an argument with everything that the schema says about it."""
     return argument.name, argument.type.annotation_str, argument.has_default_value() and repr(argument.default_value), argument.kwarg_only
 
@@ -106,7 +106,7 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
     reads: dict[Path, list[Any]] = {}
     constants, gone = [], []
     for node in nodes_of(graph):
-        refuse(node)
+        reject(node)
         found = [modules[value.debugName()] for value in node.inputs() if value.debugName() in modules]
         if found:
             if node.kind() != "prim::GetAttr":
@@ -143,7 +143,7 @@ def add_arguments(graph: Any, replaced: Iterable[Sequence[Any]]) -> None:
             output.replaceAllUsesWith(argument)
 
 
-def refuse(node: Any) -> None:
+def reject(node: Any) -> None:
     """Raise CannotBeLifted for a node that isn't a function of its inputs, or can't run on tensors without data."""
     kind = node.kind()
     if kind in REFUSED and not (kind in OF_LISTS and next(node.inputs()).type().kind() != "ListType"):

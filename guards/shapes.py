@@ -41,10 +41,10 @@ class Read(NamedTuple):
             return None if found is None else found[1]
         return found[0][self.dim] if self.dim < len(found[0]) else None
 
-    def told(self, path: Source) -> str:
+    def name_in_reports(self, path: Source) -> str:
         if self.what in ("int", "float"):
-            return path.told()
-        return f"{path.told()}.{'storage_offset()' if self.what == 'offset' else f'{self.what}({self.dim})'}"
+            return path.name_in_reports()
+        return f"{path.name_in_reports()}.{'storage_offset()' if self.what == 'offset' else f'{self.what}({self.dim})'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class ShapesHold(Relation):
 
     def names(self) -> Sequence[str]:
         """The user's names for the inputs."""
-        return [read.told(self.paths[read.path]) for read in self.reads]
+        return [read.name_in_reports(self.paths[read.path]) for read in self.reads]
 
     def expected(self) -> str:
         names = self.names()

@@ -178,14 +178,14 @@ class Source:
         """The path from the arguments of the frame on."""
         return self.text(Source.describe)
 
-    def told(self) -> str:
+    def name_in_reports(self) -> str:
         """The path as reports name it. Values in the state of a resumed frame are named by the frame's variables."""
         root = self
         while root.base is not None:
             root = root.base
         assert isinstance(root, Root)
         name = root.names.get(self.path()) if root.names else None
-        return self.text(Source.told) if name is None else name
+        return self.text(Source.name_in_reports) if name is None else name
 
     def is_called(self, name: str) -> None:
         """Return whether reports use one of the program's names for the value that the path leads to."""

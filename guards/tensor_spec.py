@@ -192,13 +192,13 @@ def storage_and_offset(value: Any) -> tuple[int, int] | None:
         return BASE.untyped_storage(value)._cdata, BASE.storage_offset(value)
 
 
-def aliasing_among(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool], exact: bool = False) -> tuple[Numbers, Numbers]:
+def aliasing_among(tensors: Sequence[torch.Tensor], distinct: Sequence[bool], exact: bool = False) -> tuple[Numbers, Numbers]:
     """The groups and offsets by which guards.kinds.StorageAliasing says which of `tensors` share memory with those that are told apart: those that are
     written to, or whose storages the program compares. A tensor that has its storage to itself may lie anywhere in it, unless offsets are to be `exact`.
     """
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
     known: dict[int, int] = {}
-    wanted = {storage for storage, apart in zip(storages, told_apart, strict=True) if apart}
+    wanted = {storage for storage, apart in zip(storages, distinct, strict=True) if apart}
     groups = tuple(known.setdefault(storage, len(known)) if storage in wanted else None for storage in storages)
     fixed = {storage for storage, count in Counter(storages).items() if storage in wanted and (exact or count > 1)}
     return groups, tuple(tensor.storage_offset() if storage in fixed else None for tensor, storage in zip(tensors, storages, strict=True))
@@ -239,8 +239,8 @@ def overlapping_in_one_storage(tensors: Sequence[torch.Tensor], written: Sequenc
 
 
 def have_one_base(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors are of one dtype, and autograd knows them as views of one tensor that begins where its storage does, or each as no view: AOTAutograd,
-    which puts one tensor in the place of all in a storage where one is written to and two overlap, can do so for no others.
+    """Return whether tensors are of one dtype, and autograd knows them as views of one tensor that begins where its storage does, or each as no view:
+    AOTAutograd, which puts one tensor in the place of all in a storage where one is written to and two overlap, can do so for no others.
     """
     if len({tensor.dtype for tensor in tensors}) > 1:
         return False
@@ -260,11 +260,12 @@ def memory_of(storage: Any) -> tuple[int, int]:
     return (begin, begin + size) if begin else (storage._cdata, storage._cdata + 1)
 
 
-def lie_apart(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool]) -> bool:
-    """Whether the storages of some tensors, those that are told apart, share no memory with any other storage, as those of two tensors of one array do."""
+def lie_apart(tensors: Sequence[torch.Tensor], distinct: Sequence[bool]) -> bool:
+    """Return whether the storages of some tensors, those that are told apart, share no memory with any other storage, as those of two tensors of one array
+    do."""
     with torch._C.DisableTorchFunction():
         storages = [BASE.untyped_storage(tensor) for tensor in tensors]
-        wanted = {storage._cdata for storage, apart in zip(storages, told_apart, strict=True) if apart}
+        wanted = {storage._cdata for storage, apart in zip(storages, distinct, strict=True) if apart}
         places = sorted((*memory_of(storage), key in wanted) for key, storage in {storage._cdata: storage for storage in storages}.items())
     end_of_all = end_of_wanted = 0
     for begin, end, is_wanted in places:

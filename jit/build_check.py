@@ -34,7 +34,7 @@ def required_torch() -> str:
 
 
 def source() -> tuple[str, bool]:
-    """What pip installed framejit from, as pip takes it (empty where that isn't known), and whether the installation is editable."""
+    """The place from which pip installed framejit, as pip takes it (empty where that isn't known), and whether the installation is editable."""
     try:
         text = importlib.metadata.distribution("framejit").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:

@@ -73,18 +73,18 @@ class Config:
             if type(value) is not kind:
                 raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
             if isinstance(value, int) and kind is int and value < 1:
-                raise ConfigError(f"{told(name)} must be at least 1; got {value}")
+                raise ConfigError(f"{option_and_variable(name)} must be at least 1; got {value}")
         for word in sorted(self.checks() - CHECKS):
-            raise ConfigError(f"{told('check')}: there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
+            raise ConfigError(f"{option_and_variable('check')}: there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
         if "shapes" in self.checks() and importlib.util.find_spec("z3") is None:
-            raise ConfigError(f"{told('check')}: shapes needs z3, which is not installed: pip install z3-solver")
+            raise ConfigError(f"{option_and_variable('check')}: shapes needs z3, which is not installed: pip install z3-solver")
 
     def checks(self) -> frozenset[str]:
         """The words of `check`."""
         return frozenset(filter(None, (word.strip() for word in self.check.split(","))))
 
 
-def told(name: str) -> str:
+def option_and_variable(name: str) -> str:
     """The text with which messages name an option: its name, and its environment variable."""
     return f"option {name!r} (environment variable {PREFIX}{name.upper()})"
 

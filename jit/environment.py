@@ -1,4 +1,4 @@
-"""What `python -m framejit env` reports: versions, the build, devices, caches and variables, to paste into an issue.
+"""The report of `python -m framejit env`: versions, the build, devices, caches and variables, to paste into an issue.
 
 Needs neither the extension module nor torch, and reports on an installation without them.
 """
@@ -35,7 +35,7 @@ def asked(arguments: list[str], original: list[str]) -> str:
 
 
 def version() -> str:
-    """What `--version` prints."""
+    """The text that `--version` prints."""
     return f"framejit {VERSION}"
 
 
@@ -65,7 +65,7 @@ def facts() -> Iterator[tuple[str, str]]:
 
 
 def built_for() -> str:
-    """What the extension module was compiled for, or why it can't say."""
+    """The torch and Python that the extension module was compiled for, or the reason why they aren't known."""
     if free_threaded():
         return "another Python: the extension module is not loaded in a free-threaded one"
     try:
@@ -103,7 +103,7 @@ def compiler() -> str:
 
 
 def devices(torch: Any) -> Iterator[str]:
-    """What torch computes on."""
+    """The devices that torch computes on."""
     yield f"cpu ({torch.get_num_threads()} threads)"
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)

@@ -26,7 +26,7 @@ def program_name(name: str) -> str:
     return name.partition(RESUMED)[0]
 
 
-def behind_break(text: str) -> str:
+def after_break(text: str) -> str:
     """Replace the name of each resume function in a text: `f (resumed at file.py:7)` becomes `f from line 7 on`."""
     return re.sub(rf"([\w.<>]+){re.escape(RESUMED)}[^)]*:(\d+)\)", r"\1 from line \2 on", text)
 

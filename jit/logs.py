@@ -70,12 +70,12 @@ Complain = Callable[[FramejitError], object]
 """A function that is called with an error which might be raised: it raises the error, or only warns of it."""
 
 
-def refuse(error: FramejitError) -> None:
+def raise_error(error: FramejitError) -> None:
     """A `Complain` function that raises the error."""
     raise error
 
 
-def parse(text: str, origin: str = "FRAMEJIT_LOGS", complain: Complain = refuse) -> dict[str, int]:
+def parse(text: str, origin: str = "FRAMEJIT_LOGS", complain: Complain = raise_error) -> dict[str, int]:
     """The level of each log named in `text`, as in FRAMEJIT_LOGS: "guards,+graph_breaks,-recompiles".
 
     For a name that does not exist, `complain` is called with an UnknownLog error. If that returns, the name is left out.
@@ -97,7 +97,7 @@ def configure(
     out: str = "",
     origin: str = "FRAMEJIT_LOGS",
     out_origin: str = "FRAMEJIT_LOGS_OUT",
-    complain: Complain = refuse,
+    complain: Complain = raise_error,
 ) -> None:
     """Switch logs on and off as `text` says, which has the form of FRAMEJIT_LOGS. Logs that it doesn't name return to their default.
 
@@ -202,7 +202,7 @@ def graph_break(broke: BreakNote) -> None:
         info("graph_breaks", f"graph break {broke.number}: {broke.reason}", f"{explain_break(broke.reason, broke.stack)}\n{cost}")
 
 
-def behind_break(broke: BreakNote, count: int | None) -> None:
+def after_break(broke: BreakNote, count: int | None) -> None:
     """Log that the code after a break was compiled, into a graph with `count` operations, or without a graph if that is None."""
     if enabled("graph_breaks") and broke.number is not None and _is_new("behind", broke.number):
         found = "no graph, since there are no tensor operations" if count is None else f"a graph of {counted(count, 'operation')}"

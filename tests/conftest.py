@@ -172,7 +172,7 @@ def every_guard_set_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def decided(verdict: Verdict) -> None:
         require(verdict)
-        assert not verdict.unknown, verdict.told()
+        assert not verdict.unknown, verdict.describe()
 
     monkeypatch.setattr(Verdict, "require", decided)
 

@@ -252,7 +252,7 @@ def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[...,
     Its attribute `_framejit_unchecked` holds `fn`, and the function that raises for a wrong result, for callers that check by themselves.
     """
 
-    def refuse(result: Any) -> NoReturn:
+    def reject(result: Any) -> NoReturn:
         got = f"{len(result)} outputs" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
         raise BackendError(backend, f"made a callable that returned {got}; the graph has a tuple of {outputs} outputs")
 
@@ -260,7 +260,7 @@ def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[...,
         result = fn(*args)
         if (type(result) is tuple or isinstance(result, (tuple, list))) and len(result) == outputs:
             return result
-        refuse(result)
+        reject(result)
 
-    call._framejit_unchecked = fn, refuse  # type: ignore[attr-defined]
+    call._framejit_unchecked = fn, reject  # type: ignore[attr-defined]
     return call

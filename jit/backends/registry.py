@@ -62,7 +62,8 @@ class Backend:
         return False
 
     def cudagraphs(self) -> bool:
-        """Whether callables record CUDA graphs. If so, each outermost call of a compiled function begins a step of them (`ecosystem.begin_cudagraph_step`)."""
+        """Return whether callables record CUDA graphs. If so, each outermost call of a compiled function begins a step of them
+        (`ecosystem.begin_cudagraph_step`)."""
         return False
 
 

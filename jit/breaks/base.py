@@ -21,7 +21,7 @@ class Break:
         return self.message.format(**self._specifics()).removesuffix(": ")
 
     def advice(self) -> tuple[str, ...]:
-        """What the user can do about it, with the specifics."""
+        """The advice to the user, with the specifics."""
         specifics = self._specifics()
         return tuple(hint.format(**specifics) for hint in self.hints)
 

@@ -359,15 +359,15 @@ def enter(
     size: int,
     name: str,
     decoded: Decoded,
-    behind: int,
+    stands_for: int,
     calls: range = range(0),
     how: Any = None,
     raises: int | None = None,
 ) -> CodeType:
     """Put the prologue before the whole original code, with a jump to `offset`.
 
-    `behind`: the original offset of the instruction that the prologue stands for; `calls`: the range in which it calls an inner resume function; `raises`: the
-    offset at which it ends by raising an exception, instead of the jump.
+    `stands_for`: the original offset of the instruction that the prologue stands for; `calls`: the range in which it calls an inner resume function; `raises`:
+    the offset at which it ends by raising an exception, instead of the jump.
     """
     leaves = len(writer.code) if raises is None else raises
     writer.emit("jump", (offset + 2) // 2)
@@ -395,7 +395,7 @@ def enter(
     )
     key = id(made)
     _origins[key] = SplicedFrom(
-        weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how, leaves, shift + offset if raises is None else raises
+        weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, stands_for, calls, how, leaves, shift + offset if raises is None else raises
     )
     return made
 
@@ -413,7 +413,7 @@ class SplicedFrom(NamedTuple):
     made: weakref.ref[CodeType]
     code: CodeType
     shift: int
-    behind: int
+    stands_for: int
     calls: range
     how: Any
     leaves: int
@@ -438,7 +438,7 @@ def original_offset(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
         return None
     if offset >= found.shift:
         return found.code, offset - found.shift
-    return found.code, found.behind if offset in found.calls else -1
+    return found.code, found.stands_for if offset in found.calls else -1
 
 
 def entered_how(code: CodeType) -> Any:
@@ -457,7 +457,7 @@ def origin_of_raise(code: CodeType, offset: int) -> int:
     found = spliced(code)
     if found is None:
         return offset
-    return offset - found.shift if offset >= found.shift else found.behind
+    return offset - found.shift if offset >= found.shift else found.stands_for
 
 
 # Steps.

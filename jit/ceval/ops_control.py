@@ -36,7 +36,8 @@ def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition:
 
 
 def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) -> bool:
-    """Whether the condition of a branch is true. If it depends on the data of tensors, and one target leads to a `raise`, the graph checks it for the other."""
+    """Return whether the condition of a branch is true. If it depends on the data of tensors, and one target leads to a `raise`, the graph checks it for the
+    other."""
     if abstract.depends_on_data(vm, condition):
         expected = raises(frame, if_false)
         if expected != raises(frame, if_true) and not is_caught(frame) and vm.observe(condition).check_truth(vm, expected):
@@ -100,9 +101,9 @@ REFUSED: dict[str, str] = {
 }
 
 
-def refuse(vm: VM, frame: Frame, instruction: Instruction, *operands: Object) -> Any:
+def unsupported_instruction(vm: VM, frame: Frame, instruction: Instruction, *operands: Object) -> Any:
     return vm.unsupported(breaks.UnsupportedOpcode(instruction.op))
 
 
 for _name, _effect in REFUSED.items():
-    op(_name, _effect)(refuse)
+    op(_name, _effect)(unsupported_instruction)

@@ -22,7 +22,7 @@ KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class KnownItem(enum.Enum):
-    """What is known about an item on the stack: its type if it is a new list, tuple or dict, and otherwise one of these members."""
+    """The facts known about an item on the stack: its type if it is a new list, tuple or dict, and otherwise one of these members."""
 
     KEY = enum.auto()
     """Marks a constant that may be a dict's key."""
@@ -52,7 +52,7 @@ class Direct(NamedTuple):
     """
 
     graph: Callable[..., Any] | None
-    refuse: Callable[[Any], NoReturn] | None
+    reject: Callable[[Any], NoReturn] | None
     boxed: bool
     n_outputs: int
     calls: tuple[int, ...]
@@ -75,8 +75,8 @@ def direct_form(
         translator.result()
     except _NeedsFrame:
         return None
-    graph, refuse = getattr(graph, "_framejit_unchecked", (graph, None))
-    return Direct(graph, refuse, boxed, n_outputs, call_offsets(code), tuple(translator.operations), tuple(translator.constants))
+    graph, reject = getattr(graph, "_framejit_unchecked", (graph, None))
+    return Direct(graph, reject, boxed, n_outputs, call_offsets(code), tuple(translator.operations), tuple(translator.constants))
 
 
 def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:

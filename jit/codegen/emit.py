@@ -24,7 +24,7 @@ MANY_OUTPUTS = 256
 
 
 class Continuation(NamedTuple):
-    """What follows the code of a split call: the step, and the number of the resume function that is used if the call has ended."""
+    """The continuation of a split call: the step, and the number of the resume function that is used if the call has ended."""
 
     step: Callable[..., Any]
     ended: int

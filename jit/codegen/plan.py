@@ -28,7 +28,7 @@ INLINE_HEIGHT = 16
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrace:
-    """What code generation needs to know about a trace that has reached its end.
+    """The facts about a finished trace that code generation needs.
 
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if none of its results is returned (it writes to its inputs, or
     draws random numbers). `call_position`: where the traced frame was when the first graph node was made. `held`: values that the code holds until it ends,
@@ -205,18 +205,18 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
             index, earlier = path[-1]
             for other in earlier:
                 if any(other == open_ for open_, _ in path):
-                    _refuse_cycle(values[key].obj for key in awaited if awaited[key] == other)
+                    _reject_cycle(values[key].obj for key in awaited if awaited[key] == other)
                 elif other not in ordered:
                     enter(other)
                     break
             else:
                 path.pop()
                 ordered[index] = statements[index]
-    _refuse_overtaking(list(ordered), calls, calls & set(awaited.values()))
+    _reject_overtaking(list(ordered), calls, calls & set(awaited.values()))
     return list(ordered.values())
 
 
-def _refuse_overtaking(order: list[int], calls: set[int], awaited: set[int]) -> None:
+def _reject_overtaking(order: list[int], calls: set[int], awaited: set[int]) -> None:
     """Raise CannotGenerate if a new order would let a native call see changes that were made later, or miss changes that were made before it."""
     for place, index in enumerate(order):
         if index not in calls:
@@ -243,7 +243,7 @@ def _needed(statement: Statement, values: dict[int, Value]) -> set[int]:
     return needed
 
 
-def _refuse_cycle(waiting: Iterable[Object]) -> None:
+def _reject_cycle(waiting: Iterable[Object]) -> None:
     """Raise CannotGenerate if creating a value needs the contents of a value into which it is put. Only an iterator with a position can be created without."""
     for obj in waiting:
         if not isinstance(obj, (SequenceIterator, ReverseIterator)):
@@ -311,7 +311,7 @@ class _Grouper:
                 elif (group := self._values[id(needed)].group).inline:
                     height = max(height, group.height)
         if len(members) > 1:
-            _refuse_cycle(value.obj for value in members if id(_awaited_by(value)) in keys)
+            _reject_cycle(value.obj for value in members if id(_awaited_by(value)) in keys)
         ordered = members if len(members) == 1 else _by_creation(members)
         group = Group(ordered, height + 1, inline=uses == 1 and height < INLINE_HEIGHT)
         for value in members:

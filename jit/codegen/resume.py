@@ -115,7 +115,7 @@ class SplitFrame:
 
     @property
     def has_null_above(self) -> bool:
-        """Whether the instruction leaves a NULL above its result."""
+        """Return whether the instruction leaves a NULL above its result."""
         return self.instruction.op == "LOAD_METHOD" and bool(self.instruction.arg)
 
     @property
@@ -232,8 +232,8 @@ class _Splitter:
             operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
             after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
             before = self.before(stack, after, raised)
-            told = failed(frame) if frame.entering else None
-            code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, told)
+            failure = failed(frame) if frame.entering else None
+            code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, failure)
         return splice.function_of(code, frame.namespace), before
 
     def around(self, level: int, inner: FunctionType) -> tuple[FunctionType, Layout]:
@@ -398,7 +398,7 @@ def name_of(frame: SplitFrame, value: Object | None) -> str | None:
     if value is None:
         return None
     if value.source is not None and value.source.depth:
-        return value.source.told()
+        return value.source.name_in_reports()
     return next((name for name, held in zip(frame.decoded.slots, frame.locals) if held is value), None)
 
 

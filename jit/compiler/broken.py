@@ -10,7 +10,7 @@ from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
 from framejit.codegen.resume import split
-from framejit.compiler.planned import Behind, Planned, Uncompiled, plan_end
+from framejit.compiler.planned import AfterBreak, Planned, Uncompiled, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.driver.compiled_module import home
 from framejit.driver.prediction import AfterFirstStep, OutcomeCheck, Prediction
@@ -55,7 +55,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
     whole = bool(torch_directives.asked_for_errors(tracer) if asked_by_torch else errors)
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
-    if prediction is not None and refuted is None and (leaves_program(stop) or whole) and tracer.answers.told:
+    if prediction is not None and refuted is None and (leaves_program(stop) or whole) and tracer.answers.answered_yes:
         raise tracer.answers.after_raise(stop.stack, stop.reason)
     if isinstance(stop.reason, breaks.FirstStep) and whole:
         raise RestartWith("takes_first_steps", True)  # the frame may not run uncompiled
@@ -110,7 +110,7 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
     )
     if asked_by_torch:
         torch_directives.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
-    return plan_end(attempt, parts.state, Behind(parts.step, resumes, broke))
+    return plan_end(attempt, parts.state, AfterBreak(parts.step, resumes, broke))
 
 
 def uncompiled(
@@ -128,15 +128,15 @@ def uncompiled(
     return Uncompiled(attempt, guards, reason, compiles_upcalls, outcome, tuple(stack))
 
 
-def report_break(planned: Planned, behind: Behind) -> None:
+def report_break(planned: Planned, after_break: AfterBreak) -> None:
     """Report a graph break that has split a call."""
-    broke, function = behind.broke, planned.attempt.tracer.function
+    broke, function = after_break.broke, planned.attempt.tracer.function
     STATISTICS.add("graph_breaks")
     STATISTICS.reason(f"{broke.reason}{at(broke.stack)}")
     broke.before = planned.operations or 0
     logs.graph_break(broke)
     if logs.enabled("resume"):
-        for resume in behind.resumes:
+        for resume in after_break.resumes:
             code = resume.function.__code__
             listing = decode(code).listing() if logs.enabled("resume", detail=True) else ""
             logs.info("resume", f"{function.__qualname__} goes on in {code.co_name}", listing)

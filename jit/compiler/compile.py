@@ -38,8 +38,8 @@ from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
+from framejit.tracing.is_compiling import AnswerWithheld, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
-from framejit.tracing.told import Untold, Withheld
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -66,7 +66,7 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
     terms = first = first_terms(request)
-    withheld = Withheld(request.family.untold)
+    withheld = Withheld(request.family.withheld)
     while True:
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names, terms.dynamic, terms.demands, withheld,
@@ -75,8 +75,8 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except RestartWith as restart:
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
-        except Untold as untold:
-            withheld = untold.withheld
+        except AnswerWithheld as signal:
+            withheld = signal.withheld
         except Ahead as ahead:
             try:
                 ahead.run()
@@ -99,7 +99,7 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
 
 
 def first_terms(request: CompileRequest) -> TraceTerms:
-    """What the first trace of a request may do."""
+    """The permissions of the first trace of a request."""
     takes = request.options.backend.takes
     return TraceTerms(request.dynamic, replace(takes, takes_first_steps=takes.takes_first_steps or request.family.takes_first_steps))
 
@@ -125,8 +125,8 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
             else:
                 entry = make(specify(compile_planned(planned)))
                 report(planned, entry)
-                if planned.behind is None:
-                    attempt.request.family.untold |= frozenset(tracer.answers.withheld)
+                if planned.after_break is None:
+                    attempt.request.family.withheld |= frozenset(tracer.answers.withheld)
     finally:
         tracer.graph.modes.restore()
     if "compile" in tracer.config.checks():
@@ -149,9 +149,9 @@ def plan(traced: Traced) -> Planned | Uncompiled:
 def specify(compiled: Compiled) -> EntrySpec:
     """The entry as data: its guards, the values that the guard walk fetches, and what runs in place of the frame."""
     planned = compiled.planned
-    attempt, code_plan, behind = planned.attempt, planned.plan, planned.behind
-    step: Callable[..., Any] | None = None if behind is None else behind.step
-    resumes: tuple[CompiledFunction, ...] = () if behind is None else behind.resumes
+    attempt, code_plan, after_break = planned.attempt, planned.plan, planned.after_break
+    step: Callable[..., Any] | None = None if after_break is None else after_break.step
+    resumes: tuple[CompiledFunction, ...] = () if after_break is None else after_break.resumes
     follows: Continuation | None = None
     if code_plan.trace.rerun and step is not None:
         # Where the graph raises, the first part runs uncompiled and ends the call. So it returns what is to be called: the step, or what hands the result on.
@@ -193,8 +193,8 @@ def report(planned: Planned, entry: Entry) -> None:
         assert entry.code is not None
         logs.info("bytecode", f"{function.__qualname__}, original", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__}, compiled", decode(entry.code).listing())
-    if planned.behind is not None:
-        report_break(planned, planned.behind)
+    if planned.after_break is not None:
+        report_break(planned, planned.after_break)
 
 
 def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
@@ -206,7 +206,7 @@ def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
     if isinstance(planned, Uncompiled):
         return None if planned.reason is None else FrameNote(*where, seconds, fallback=planned.reason, fallback_stack=planned.stack)
     guards = describe(entry.spec.guards).splitlines() if is_recording() else []
-    broke = None if planned.behind is None else planned.behind.broke
+    broke = None if planned.after_break is None else planned.after_break.broke
     return FrameNote(*where, seconds, planned.operations, guards, broke, left_to_autograd=attempt.request.left_to_autograd)
 
 
@@ -215,7 +215,7 @@ def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
     record(note)
     if resumed_after is not None:
         if not resumed_after.after:
-            logs.behind_break(resumed_after, note.operations)
+            logs.after_break(resumed_after, note.operations)
         resumed_after.after.append(note.operations or 0)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What runs in place of a frame: code and callables of this process, which can't be stored in a file.
+    """The code and callables that run in place of a frame; they belong to this process and can't be stored in a file.
 
     Attributes:
         code: the replacement code; None if the frame runs uncompiled.

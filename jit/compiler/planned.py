@@ -30,7 +30,7 @@ from framejit.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class AfterBreak:
     """How a split call continues: the step runs the instruction at the break, and chooses one of the resume functions. `broke` is the break, for reports."""
 
     step: FunctionType
@@ -42,8 +42,8 @@ class Behind:
 class Planned:
     """The plan of the replacement code.
 
-    `behind`: how the call continues, if it is split. `operations`: the number of operations in the graph; None if the graph isn't called. `later`: guards of
-    a backward pass of the graph.
+    `after_break`: how the call continues, if it is split. `operations`: the number of operations in the graph; None if the graph isn't called. `later`: guards
+    of a backward pass of the graph.
     """
 
     attempt: Attempt
@@ -51,7 +51,7 @@ class Planned:
     graph: GraphResult
     guards: tuple[Guard, ...]
     operations: int | None
-    behind: Behind | None
+    after_break: AfterBreak | None
     later: tuple[Guard, ...]
 
 
@@ -71,17 +71,17 @@ class Uncompiled:
     stack: tuple[UserFrame, ...] = ()
 
 
-def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | Uncompiled:
+def plan_end(attempt: Attempt, result: Object, after_break: AfterBreak | None = None) -> Planned | Uncompiled:
     """Plan how to build the result, which is the value that the frame returns, or the state of a call that is split.
 
     Raises GraphBreak if the result can't be built, and Restart if the trace must be restarted.
     """
     tracer = attempt.tracer
-    refuse_open_inference_mode(tracer, behind)
-    announce_settings(attempt, behind)
+    reject_open_inference_mode(tracer, after_break)
+    announce_settings(attempt, after_break)
     planned = plan_code(tracer, result)
     tracer.check_generators()
-    check_read_later(tracer, planned.outputs, None if behind is None else result)
+    check_read_later(tracer, planned.outputs, None if after_break is None else result)
     later = guards_of_backwards(tracer, planned.outputs)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
     graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
@@ -91,10 +91,10 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     attempt.stopwatch.lap("plan")
     use = attempt.request.upcall_use
     if use is not None:
-        use.note(planned.needs_graph, ends=behind is None)
-        if not planned.needs_graph and behind is None and attempt.request.resumed_after is None:
+        use.note(planned.needs_graph, ends=after_break is None)
+        if not planned.needs_graph and after_break is None and attempt.request.resumed_after is None:
             return Uncompiled(attempt, tracer.guards.all())
-    return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind, later)
+    return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, after_break, later)
 
 
 def here(tracer: Tracer) -> list[UserFrame]:
@@ -102,13 +102,13 @@ def here(tracer: Tracer) -> list[UserFrame]:
     return [UserFrame.of(tracer.function.__code__, tracer.root_position())]
 
 
-def refuse_open_inference_mode(tracer: Tracer, behind: Behind | None) -> None:
+def reject_open_inference_mode(tracer: Tracer, after_break: AfterBreak | None) -> None:
     """Raise GraphBreak if the frame returns inside an inference mode that it has entered."""
-    if behind is None and tracer.graph.modes.inference_open:
+    if after_break is None and tracer.graph.modes.inference_open:
         raise GraphBreak(breaks.GlobalStateUnsupported("an inference mode that was entered is still in force at the return"), here(tracer))
 
 
-def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
+def announce_settings(attempt: Attempt, after_break: AfterBreak | None) -> None:
     """Make the replacement code put torch's modes and framejit's directives into the state in which they are at the end of the trace."""
     tracer = attempt.tracer
     modes = tracer.graph.modes
@@ -117,7 +117,7 @@ def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
         if change is not None:
             tracer.effects.at_end(change)
     left = tracer.directives
-    if behind is not None:
+    if after_break is not None:
         left = made_real(tracer.directives_before, left, attempt.request.family.number)
     if left != tracer.directives_before:
         tracer.rest_on_directives()
@@ -202,7 +202,7 @@ def describe_effect(logged: Logged) -> str:
     effect = logged.effect
     where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
     if isinstance(effect, Object) and effect.source is not None:
-        return f"{effect.source.told()}, a {classes.qualname(effect.cls)}, is changed{where}"
+        return f"{effect.source.name_in_reports()}, a {classes.qualname(effect.cls)}, is changed{where}"
     return f"{type(effect).__name__}{where}"
 
 

@@ -22,7 +22,7 @@ def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
     """
     facts, reads = shapes.origins_of_symbols()
     symbols = {source: symbol for symbol, sources in reads.items() for source in sources[:1]}
-    names = {symbol.name: source.told() for source, symbol in symbols.items()}
+    names = {symbol.name: source.name_in_reports() for source, symbol in symbols.items()}
     assumed = [(fact, line, str(fact)) for fact, line in facts] + [(known.expr, known.line, str(known.expr)) for known in shapes.assumptions()]
     programs = [] if guard is None else [(guard.program, [symbols.get(source) or sympy.Dummy(integer=True) for source in guard.inputs()])]
     sizes = {symbol: (0, None) for source, symbol in symbols.items() if isinstance(source, TENSOR_NUMBERS)}

@@ -9,7 +9,7 @@ from framejit.guards.superseded import fixes_more, supersedes
 
 
 def fate(old: Entry, new: Entry, backend: Backend) -> Fate:
-    """What happens to the entry `old` now that there is `new`.
+    """Decide what happens to the entry `old` now that there is `new`.
 
     It stays if it isn't proven that the new entry serves all its calls, or if the new one would serve them worse: with a graph break, or uncompiled. It is
     preferred if it was used more than once, for sizes that are constants in it and symbols in the new entry, and the backend's code may be faster for that.

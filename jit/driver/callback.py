@@ -217,7 +217,7 @@ class Compiler:
     def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
         """Make a new entry for a call. The result is None if the call runs uncompiled."""
         subject = self._subject(call, module, self._entries())
-        if self._is_told_of_limit(subject) and is_full(subject):
+        if self._has_reported_limit(subject) and is_full(subject):
             return self._without_code(call)
         if self.options.learns_sizes:
             profile.apply(subject)
@@ -275,7 +275,7 @@ class Compiler:
         owner = self._owner() if self._owner is not None else None
         if owner is None:
             return
-        told = []
+        lines = []
         for entry in subject.own:
             fate = loader.compiler().fate(entry, new, self.options.backend)
             if fate == "is preferred" and len(self.history.preferred) < MOST_PREFERRED and owner.prefer(entry):
@@ -284,9 +284,9 @@ class Compiler:
                 fate = "goes"
                 owner.remove(entry)
             if fate != "stays":
-                told.append(f"entry {entry.spec.origin.number} {fate}: entry {new.spec.origin.number} serves its calls too")
-        if told and logs.enabled("dynamic"):
-            logs.info("dynamic", f"more general code for {subject.name}", "\n".join(told))
+                lines.append(f"entry {entry.spec.origin.number} {fate}: entry {new.spec.origin.number} serves its calls too")
+        if lines and logs.enabled("dynamic"):
+            logs.info("dynamic", f"more general code for {subject.name}", "\n".join(lines))
 
     def _observer(self, call: Call) -> Any:
         """The program's mode or tracer that observes each operator now, so that the call runs uncompiled; None if there is none. NotImplemented means that the
@@ -393,10 +393,10 @@ class Compiler:
     def _fails_at_limit(self) -> bool:
         return self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit
 
-    def _is_told_of_limit(self, subject: Subject) -> bool:
+    def _has_reported_limit(self, subject: Subject) -> bool:
         """Return whether it has been reported that a limit is reached for such calls, and the program doesn't want an error for that."""
-        told = self.history.limits_reported
-        return bool(told) and not self.options.fullgraph and not self._fails_at_limit() and any(name == subject.name for name, _ in told)
+        reported = self.history.limits_reported
+        return bool(reported) and not self.options.fullgraph and not self._fails_at_limit() and any(name == subject.name for name, _ in reported)
 
     def _over_limit(self, subject: Subject, decision: Decision) -> None:
         limit, over = decision.limit, decision.over

@@ -170,7 +170,7 @@ def call_of(cls: type) -> Function:
 
 
 class Front:
-    """What the compiled modules of one class share: the subclass that they are objects of, with its compiled `__call__`.
+    """The state that compiled modules of one class share: the subclass that they are objects of, with its compiled `__call__`.
 
     A front is freed with the last of the modules that were compiled. As long as there are objects of the subclass, only they hold it, so that it becomes
     garbage together with them. After the last of these objects is gone, it is held for a later `compile` of the modules, unless it leads to one of them.
@@ -200,7 +200,8 @@ class Front:
         return self._raw.get()
 
     def claim(self, raw: Any, options: Any) -> bool:
-        """Whether the subclass still exists, and was made from this `__call__` for these options. If so, it is held until one more object has been added."""
+        """Return whether the subclass still exists, and was made from this `__call__` for these options. If so, it is held until one more object has been
+        added."""
         subclass = self.subclass
         if subclass is None or self.raw is not raw or not options.same_as(self.options):
             return False

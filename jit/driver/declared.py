@@ -78,11 +78,11 @@ class DeclaredShapes:
         equal: dict[str, tuple[int, str]] = {}
         sources = argument_sources(call)
         for name, declared in self.arguments:
-            for source, tensor, wanted, told in tensors_in(declared, sources.get(name), name, call):
+            for source, tensor, wanted, path in tensors_in(declared, sources.get(name), name, call):
                 if wanted.dims not in (None, tensor.dim()):
-                    raise ConstraintViolation(f"{told} has {counted(tensor.dim(), 'dimension')}; {wanted.dims} were declared (compile(shapes=...))")
+                    raise ConstraintViolation(f"{path} has {counted(tensor.dim(), 'dimension')}; {wanted.dims} were declared (compile(shapes=...))")
                 for dim, size in wanted.sizes:
-                    check_size(f"{told}.size({dim})", tensor.size(dim) if dim < tensor.dim() else None, size, equal)
+                    check_size(f"{path}.size({dim})", tensor.size(dim) if dim < tensor.dim() else None, size, equal)
                 tensors[id(tensor)] = dict(wanted.sizes)
                 varying[source.path()] = frozenset(dim for dim, size in wanted.sizes if size.exact is None)
         return FoundShapes(tensors, varying)
@@ -91,7 +91,7 @@ class DeclaredShapes:
 def check_size(what: str, found: int | None, wanted: Size, equal: dict[str, tuple[int, str]]) -> None:
     """Raise ConstraintViolation if a size isn't as declared. `equal` has the sizes of the names that have occurred so far."""
     if found is None or not wanted.allows(found):
-        raise ConstraintViolation(f"{what} is {'missing' if found is None else found}; it was declared to be {wanted.told()} (compile(shapes=...))")
+        raise ConstraintViolation(f"{what} is {'missing' if found is None else found}; it was declared to be {wanted.describe()} (compile(shapes=...))")
     other, where = equal.setdefault(wanted.name or what, (found, what))
     if other != found:
         raise ConstraintViolation(f"{what} is {found} and {where} is {other}; both were declared to be {wanted.name!r} (compile(shapes=...))")
@@ -111,7 +111,7 @@ def argument_sources(call: Call) -> dict[str, Source]:
     return found
 
 
-def tensors_in(declared: Declaration, source: Source | None, told: str, call: Call) -> Iterator[tuple[Source, torch.Tensor, OfTensor, str]]:
+def tensors_in(declared: Declaration, source: Source | None, path: str, call: Call) -> Iterator[tuple[Source, torch.Tensor, OfTensor, str]]:
     """The tensors that a declaration is about, with their sources and their names for users. Raises ConstraintViolation if something there isn't a tensor."""
     value = MISSING if source is None else source.fetch(call)
     if source is None or value is None or value is MISSING:
@@ -120,12 +120,12 @@ def tensors_in(declared: Declaration, source: Source | None, told: str, call: Ca
         for key, inner in declared.items:
             step: Source = source.child(Index, key) if isinstance(value, (list, tuple)) else source.child(Item, key)
             if step.fetch(call) is MISSING:
-                raise ConstraintViolation(f"{told} has no item {key!r}; its shape was declared (compile(shapes=...))")
-            yield from tensors_in(inner, step, f"{told}[{key!r}]", call)
+                raise ConstraintViolation(f"{path} has no item {key!r}; its shape was declared (compile(shapes=...))")
+            yield from tensors_in(inner, step, f"{path}[{key!r}]", call)
     elif isinstance(value, torch.Tensor):
-        yield source, value, declared, told
+        yield source, value, declared, path
     else:
-        raise ConstraintViolation(f"{told} is {kind_of(value)}; the shape of a tensor was declared (compile(shapes=...))")
+        raise ConstraintViolation(f"{path} is {kind_of(value)}; the shape of a tensor was declared (compile(shapes=...))")
 
 
 def parse(shapes: Any) -> DeclaredShapes:
@@ -171,7 +171,7 @@ def parse_size(item: Any, where: str, named: dict[str, Size]) -> Size | None:
         raise BadArgument(f"compile(): {where} is from {size.min} to {size.max}, which no size is")
     known = named.setdefault(size.name, size)
     if known != size:
-        raise BadArgument(f"compile(): {where} is declared to be {size.told()}, and elsewhere to be {known.told()}")
+        raise BadArgument(f"compile(): {where} is declared to be {size.describe()}, and elsewhere to be {known.describe()}")
     return size
 
 

@@ -1,4 +1,4 @@
-"""What compiled functions learn from their calls (History), and what a compiled function and its resume functions have in common (Family)."""
+"""The knowledge that compiled functions gain from their calls (History), and the state that a function shares with its resume functions (Family)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _family_numbers = itertools.count()
 
 
 class Family:
-    """What a compiled function and its resume functions have in common. If the first argument is a module, there is one family for each module.
+    """The state that a compiled function shares with its resume functions. If the first argument is a module, there is one family for each module.
 
     Attributes:
         number: a number by which directives distinguish the calls of different families.
         refuted: predictions of exceptions that turned out wrong, by `Prediction.key`, with the break reason that the next trace gives instead.
         lessons: how often one of the functions has learnt that values change from call to call.
-        untold: the places where `is_compiling()` gives False, since the program raises if it gives True: see tracing/told.py.
+        withheld: the places where `is_compiling()` gives False, since the program raises if it gives True: see tracing/is_compiling.py.
         takes_first_steps: whether first steps of optimizers have occurred more than once, so that it pays to compile them.
     """
 
     def __init__(self) -> None:
         self.number = next(_family_numbers)
         self.refuted: dict[Any, breaks.Break] = {}
-        self.untold: frozenset[tuple[UserFrame, ...]] = frozenset()
+        self.withheld: frozenset[tuple[UserFrame, ...]] = frozenset()
         self.lessons = 0
         self.takes_first_steps = False
         self._resume_functions: dict[tuple[Any, ...], FunctionType] = {}
@@ -86,11 +86,11 @@ class Families:
         """Forget everything: part of `reset()`."""
         self._known.clear()
         self._without.lessons = 0
-        self._without.untold = frozenset()
+        self._without.withheld = frozenset()
 
 
 class History:
-    """What one compiled function, or one resume function, has learnt from its calls.
+    """The knowledge that one compiled function, or one resume function, has gained from its calls.
 
     Attributes:
         changing: values that differed in so many calls that the next entries don't depend on them, by path, each with its latest change.

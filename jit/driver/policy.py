@@ -98,7 +98,7 @@ def note_varying(subject: Subject) -> bool:
     Returns whether there is anything new.
     """
     found: dict[Path, Dimensions] = {}
-    told: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         value = guard.source.fetch(subject.call)
         other = guard.varying(value)
@@ -111,12 +111,12 @@ def note_varying(subject: Subject) -> bool:
                 if known is None or (is_size and number.dim in known):
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({number.dim}) if is_size else None)
-                told[f"{number.place(guard.source.told())}: {short(number.before)} -> {short(number.now)}"] = None
+                lines[f"{number.place(guard.source.name_in_reports())}: {short(number.before)} -> {short(number.now)}"] = None
     if not found:
         return False
     subject.history.vary(found)
-    if told and logs.enabled("dynamic"):
-        logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(told))
+    if lines and logs.enabled("dynamic"):
+        logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(lines))
     return True
 
 

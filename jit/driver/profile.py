@@ -34,7 +34,7 @@ def apply(subject: Subject) -> None:
         try:
             load(named)
         except ConfigError as error:
-            logs.warn(f"{config.told('profile')}: {error}. It is ignored.")
+            logs.warn(f"{config.option_and_variable('profile')}: {error}. It is ignored.")
     if not subject.entries:
         subject.history.vary(_loaded.get(name_of(subject), {}))
 

@@ -53,7 +53,7 @@ def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs
     name = function.__qualname__
     state = CallState(args, kwargs, function.__closure__ or (), function.__defaults__, function.__kwdefaults__)
     try:
-        refuse_stores_to_globals(function.__code__)
+        reject_stores_to_globals(function.__code__)
         copies = state.copied()
     except Exception as why:
         logs.info("checks", f"{name} is not compared with eager: {why}")
@@ -92,7 +92,7 @@ def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Ex
     """Raise CheckError if results, exceptions, or the states after the two calls differ."""
     (result, raised), (expected, expected_raised) = ours, eagers
     if type(raised) is not type(expected_raised):
-        raise CheckError(f"{name}: the compiled call {told(raised)}, and eager {told(expected_raised)}") from raised
+        raise CheckError(f"{name}: the compiled call {outcome_text(raised)}, and eager {outcome_text(expected_raised)}") from raised
     alike = Comparison(copies.left_out)
     try:
         parts = [("the result", result, expected)]
@@ -107,11 +107,11 @@ def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Ex
         logs.info("checks", f"{name} matches eager")
 
 
-def told(raised: Exception | None) -> str:
+def outcome_text(raised: Exception | None) -> str:
     return "returned" if raised is None else f"raised {type(raised).__qualname__}: {raised}"
 
 
-def refuse_stores_to_globals(code: types.CodeType) -> None:
+def reject_stores_to_globals(code: types.CodeType) -> None:
     """Raise CannotCompare if code stores to globals. These aren't copied, so that values from the second run would stay there."""
     for instruction in decode(code).instructions:
         if instruction.op in ("STORE_GLOBAL", "DELETE_GLOBAL"):

@@ -104,8 +104,8 @@ class _Look:
         return is_plain(value) or (not issubclass(cls, torch.Tensor) and is_harmless(classes.module(cls)) and not is_container(cls))
 
     def attribute(self, owner: Any, name: str) -> bool:
-        """Whether an attribute of an object isn't a tensor, nor a method that computes tensors; also true if the object has no such attribute. For classes
-        this isn't known."""
+        """Return whether an attribute of an object isn't a tensor, nor a method that computes tensors; also true if the object has no such attribute. For
+        classes this isn't known."""
         cls = type(owner)
         if issubclass(cls, type):
             return False

@@ -133,7 +133,7 @@ class AutogradNode:
         self._state.vm.trail.learned(self, self._once.pop)
 
     def asked_twice(self) -> None:
-        """Behind the graph, the program is about to ask for gradients that it differentiates in turn. A restart leaves to native code what can't be."""
+        """After the graph, the program is about to ask for gradients that it differentiates in turn. A restart leaves to native code what can't be."""
         for node in self._once:
             self._make_natively(node, breaks.NotInsideAutogradNode("an autograd.Function that is differentiated twice"))
         self.differentiated_twice = True

@@ -25,7 +25,7 @@ from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, Transforming
 from framejit.graph.call_data import CallData
-from framejit.graph.check_order import changes_result_only, checks_behind_changes, runs_for_its_effect
+from framejit.graph.check_order import changes_result_only, checks_after_changes, runs_for_its_effect
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_declared, storages, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
@@ -166,7 +166,7 @@ class GraphBuilder(TraceState):
         self.fakes.belongs_to(node.meta["example_value"], obj)
         return obj
 
-    def refuse_transformed(self, what: str) -> None:
+    def reject_transformed(self, what: str) -> None:
         """Stop the trace at an operation that has another meaning if the whole call is inside one of the program's transforms."""
         if self.outermost.transform is not None:
             self.vm.unsupported(breaks.InsideTransform(self.outermost.transform.name, f"and {what} inside of it"))
@@ -398,7 +398,7 @@ class GraphBuilder(TraceState):
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        late = tuple(checks_behind_changes(graph, kept, storages(self.input_fakes()), self.demands))
+        late = tuple(checks_after_changes(graph, kept, storages(self.input_fakes()), self.demands))
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
 
     @property

@@ -34,7 +34,7 @@ ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 
 
 class CallData:
-    """What one trace knows about the data of its inputs."""
+    """The facts that one trace knows about the data of its inputs."""
 
     def __init__(self, state: TraceState) -> None:
         self._state = state

@@ -23,7 +23,7 @@ from framejit.torch_state.torch_modes import MODE_CHANGES
 ASSERT = torch.ops.aten._assert_scalar.default
 
 
-def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
+def checks_after_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
     """The checks of a graph that may fail after a change of something outside it. `kept`: the nodes that change something; `inputs`: the storages of
     its inputs.
     """
@@ -37,8 +37,8 @@ def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int],
 
 
 def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) -> bool:
-    """Whether this node, one of those that change something, changes something outside the graph. `changes_inputs_last`: the graph's inputs are changed at its
-    end, as in AOTAutograd's code, which computes their new values first.
+    """Return whether this node, one of those that change something, changes something outside the graph. `changes_inputs_last`: the graph's inputs are changed
+    at its end, as in AOTAutograd's code, which computes their new values first.
     """
     if node.target in MODE_CHANGES or node.target is ASSERT:
         return False
@@ -53,8 +53,8 @@ def runs_for_its_effect(node: fx.Node) -> bool:
 
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
-    """Whether a node that changes something in place changes a tensor in none of these storages, which are the inputs'. An operator that isn't torch's own
-    may return a new tensor and write to any of its arguments."""
+    """Return whether a node that changes something in place changes a tensor in none of these storages, which are the inputs'. An operator that isn't torch's
+    own may return a new tensor and write to any of its arguments."""
     if storages(changed_statistics(node)) & outside:
         return False
     if is_of_others(node.target) and storages(fake for _, fake in arguments_of(node)) & outside:

@@ -64,7 +64,8 @@ def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def has_lost_its_record(view: torch.Tensor) -> bool:
-    """Whether autograd raises for any question about a view: it was made under `no_grad` from a tensor that requires a gradient and has been changed since."""
+    """Return whether autograd raises for any question about a view: it was made under `no_grad` from a tensor that requires a gradient and has been changed
+    since."""
     try:
         return type(view.is_leaf) is not bool
     except RuntimeError:
@@ -159,8 +160,8 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
         return breaks.FailsOnFakes(f"{operation}: {type(error).__name__}: {first}")
     if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
         return breaks.UnsupportedOperation(f"{operation}, which has no implementation for tensors without data ({first})")
-    told = f"{operation}: {type(error).__name__}: {first}"
-    return breaks.MayRaise(told) if any(text in first for text in OF_RECORDS) else breaks.OperatorRaises(told)
+    text = f"{operation}: {type(error).__name__}: {first}"
+    return breaks.MayRaise(text) if any(text in first for text in OF_RECORDS) else breaks.OperatorRaises(text)
 
 
 def first_line(error: Exception) -> str:

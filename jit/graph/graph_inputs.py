@@ -84,7 +84,7 @@ class GraphInputs:
         spec = tensor_spec(tensor)
         if symbolic is not None:
             self.shapes.note_input(source, plain, fake)
-            self.state.part(Unbacked).note_input(source.told(), fake)
+            self.state.part(Unbacked).note_input(source.name_in_reports(), fake)
             spec = without_symbols(spec, fake)
         self.state.vm.guard(TensorMatch, source, spec)
         return self.add(source, tensor, plain, fake, symbolic, static)
@@ -148,15 +148,15 @@ class GraphInputs:
         inputs = list({id(part.value): part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
         if not inputs:
             return
-        told_apart = [described.node in mutated | compared for described in inputs]
-        groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
+        distinct = [described.node in mutated | compared for described in inputs]
+        groups, offsets = aliasing_among([described.value for described in inputs], distinct, exact=bool(asked))
         if not lie_apart([described.value for described in inputs], [group is not None for group in groups]):
             self.state.vm.unsupported(breaks.MutatedInputUnsupported("an array or a tensor that shares memory with another one, of another storage"))
         if self.state.demands.one_autograd_node:
-            self._refuse_overlaps(inputs, [described.node in mutated for described in inputs])
+            self._reject_overlaps(inputs, [described.node in mutated for described in inputs])
         self.state.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
 
-    def _refuse_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
+    def _reject_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
         """Break for changes of tensors that AOTAutograd makes nothing right of. What is no view of a tensor is put together with others by `set_`, which
         torch can't do with memory of a symbolic size.
         """
@@ -181,7 +181,7 @@ def has_symbolic_sizes(fake: torch.Tensor) -> bool:
 
 
 def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:
-    """What is left to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
+    """The parts that remain to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
     assert spec.sizes is not None
     sizes = tuple(None if type(sym) is torch.SymInt else size for size, sym in zip(spec.sizes, fake.size()))
     strides = None if spec.strides is None else tuple(None if type(sym) is torch.SymInt else stride for stride, sym in zip(spec.strides, fake.stride()))

@@ -79,7 +79,8 @@ class InnerGraph:
         return bool(self.kept) or any(effects.acts for effects in found), any(effects.draws for effects in found)
 
     def is_elementwise(self, running: Running) -> bool:
-        """Whether each element of the results is computed from elements of the operands at the same position, so that the graph can take many rows at once."""
+        """Return whether each element of the results is computed from elements of the operands at the same position, so that the graph can take many rows at
+        once."""
         return not self.graph.find_nodes(op="get_attr") and is_elementwise(self._operators(), running)
 
     def _operators(self) -> list[fx.Node]:

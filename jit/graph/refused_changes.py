@@ -11,7 +11,7 @@ from framejit.graph.trace_state import TraceState
 
 
 @rule(Phase.CHECK_CHANGE)
-def refuse_handled_change(state: TraceState, operation: OperatorCall) -> None:
+def reject_handled_change(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor from outside that requires a gradient, if the program handles exceptions: in another call, the tensor may be
     a leaf, or a view of one, and then eager raises. If a graph that changes its inputs raises, its frame can't run uncompiled any more.
     """
@@ -24,7 +24,7 @@ def refuse_handled_change(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK_CHANGE)
-def refuse_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
+def reject_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor of a subclass from outside. In the graph it is a view, and autograd takes the history of a changed view from
     its base, which may have no record of a gradient.
     """
@@ -33,7 +33,7 @@ def refuse_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK)
-def refuse_changed_constant(state: TraceState, operation: OperatorCall) -> None:
+def reject_changed_constant(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator of another library that changes a number made by `torch.tensor`: AOTAutograd's trace continues with the old number."""
     if operation.has_forgotten and state.is_one_autograd_node and is_of_others(operation.target):
         what = f"{operation.name}, which changes a number made by torch.tensor in a list that it is given"

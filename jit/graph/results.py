@@ -56,7 +56,7 @@ class Results:
         return self.constant(result, name)
 
     def _item(self, item: Any, node: fx.Node, index: Any, name: str) -> Object:
-        """What an operator has given at a place of its result."""
+        """A value that an operator has returned, at one position in its result."""
         if has_tensor(item) or is_unbacked(item):
             return self.wrap(item, self._state.item_node(node, index, item), name)
         return self.constant(item, name)

@@ -124,7 +124,7 @@ class Shapes:
             dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
             for dim, size in declared.items():
                 if not size.allows(tensor.size(dim)):
-                    raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.told()}")
+                    raise ConstraintViolation(f"{source.name_in_reports()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.describe()}")
             unbacked = self.dynamic.unbacked(tensor) if self.takes_unbacked else frozenset()
             context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic, unbacked) if dimensions else None
             self._declared |= {source.child(TensorSize, dim): None for dim in declared if self.dynamic.limits.allows(tensor.size(dim))}
@@ -367,7 +367,7 @@ class Shapes:
     # What the trace depends on.
 
     def assumptions(self) -> list[Assumption]:
-        """What the trace and the backend have assumed about numbers."""
+        """The assumptions of the trace and the backend about numbers."""
         self.note_lines()
         return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True) if not self._of_nested(guard.expr)]
 
@@ -413,7 +413,7 @@ class Shapes:
             needed = self._line_of(expr, sympy.Eq)
             where = f"; it is needed here:\n{needed.render()}" if needed is not None else ""
             raise ConstraintViolation(
-                f"{source.told()} was declared to be symbolic, but the code works for the size {self.env.replace(expr)} only{where}\n"
+                f"{source.name_in_reports()} was declared to be symbolic, but the code works for the size {self.env.replace(expr)} only{where}\n"
                 "  What to do: change the code, or use maybe_mark_dynamic in the place of mark_dynamic or of shapes=, which asks for nothing"
             )
 
@@ -439,7 +439,7 @@ class Shapes:
         return facts, reads
 
     def _bounds(self) -> list[Fact]:
-        """What has been found about symbols: that they equal other expressions, or lie between bounds."""
+        """The facts found about symbols: that they equal other expressions, or lie between bounds."""
         found: list[Fact] = []
         for symbol in self.origins:
             replacement = self.env.replacements.get(symbol)

@@ -63,7 +63,7 @@ class Unbacked:
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
-        self._told: dict[sympy.Basic, tuple[str, int]] = {}
+        self._expressions: dict[sympy.Basic, tuple[str, int]] = {}
         self._facts: frozenset[int] = frozenset()
         self._given: list[sympy.Expr] = []
         """The symbolic ints among the arguments of the operator that runs on fakes."""
@@ -78,12 +78,12 @@ class Unbacked:
         """Inside the block, operators go into the graph that has the node of a number."""
         return self._state.in_graph_of([number.node])
 
-    def note_input(self, told: str, fake: torch.Tensor) -> None:
+    def note_input(self, name: str, fake: torch.Tensor) -> None:
         """Note an input that has become a fake, which may have sizes about which nothing is known (`mark_unbacked`). The input gives them, and not a node."""
         for dim, size in enumerate(fake.shape):
             if is_unbacked(size):
                 self.present = True
-                self._told[size.node.expr] = f"{told}.size({dim})", self._place()[1]
+                self._expressions[size.node.expr] = f"{name}.size({dim})", self._place()[1]
         self._env.pending_fresh_unbacked_symbols.clear()
 
     # Operators.
@@ -127,7 +127,7 @@ class Unbacked:
         self._env.pending_fresh_unbacked_symbols.clear()
         if self.present:
             self._state.fakes.changes_with_undoing()
-        if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._told.keys():
+        if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._expressions.keys():
             return self.reason(error.cond)
         if self.present and any(map(is_unbacked, numbers_in(args))):
             return breaks.DataDependent(name)
@@ -164,9 +164,9 @@ class Unbacked:
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
                 if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
-                    self._refuse(fact.expr)
+                    self._break_graph(fact.expr)
         if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
-            self._refuse(next(filter(is_unbacked, fakes[0].shape)).node.expr)
+            self._break_graph(next(filter(is_unbacked, fakes[0].shape)).node.expr)
         return bindings
 
     def _asserted(self) -> list[Any]:
@@ -184,7 +184,7 @@ class Unbacked:
         expression, lineno = self._made_by[node]
         for symbol, path in bindings.items():
             is_a_size = len(path) > 1 and str(path[-2]) == ".size()"
-            self._told[symbol] = f"{expression}.size({path[-1].idx})" if is_a_size else expression, lineno
+            self._expressions[symbol] = f"{expression}.size({path[-1].idx})" if is_a_size else expression, lineno
 
     def bind_again(self, node: fx.Node) -> None:
         """Update the symbols of a node that was run again on new fakes."""
@@ -252,7 +252,7 @@ class Unbacked:
     def settle(self, symbols: Set[sympy.Basic]) -> bool:
         """Make the trace depend on the values of those of these symbols whose data is known. Returns whether there are any."""
         found = False
-        for symbol in sorted(symbols & self._told.keys(), key=str):
+        for symbol in sorted(symbols & self._expressions.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
             value = None if number is None else self._state.vm.graph.known.number(number)
             if type(value) is int and not self._state.is_inner():
@@ -292,19 +292,19 @@ class Unbacked:
         if draw is not None:
             place = self._state.instruction_of(draw)
             assert place is not None
-            self._state.vm.restart(place, breaks.Random(f"`{number.told}`, of which `{self._place()[0]}` needs the value"))
+            self._state.vm.restart(place, breaks.Random(f"`{number.text}`, of which `{self._place()[0]}` needs the value"))
         self._state.vm.unsupported(reason)
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
         is_a_condition = number.cls is bool and number.leaf().cls is not float
-        return number.leaf().why(f"`{self._place()[0]}`", number.told if is_a_condition else "")
+        return number.leaf().why(f"`{self._place()[0]}`", number.text if is_a_condition else "")
 
     def _need(self, condition: sympy.Basic) -> None:
         """The next operator needs the value of a condition, or of a number: stop the trace if it isn't known."""
         if not self.settle(condition.free_symbols) or self._env.replace(condition).free_symbols:
-            self._refuse(condition)
+            self._break_graph(condition)
 
-    def _refuse(self, condition: sympy.Basic) -> NoReturn:
+    def _break_graph(self, condition: sympy.Basic) -> NoReturn:
         self._env.pending_fresh_unbacked_symbols.clear()
         reason = self.reason(condition)
         for number in [self._numbers[symbol] for symbol in condition.free_symbols & self._numbers.keys()]:
@@ -318,11 +318,11 @@ class Unbacked:
 
     def reason(self, condition: sympy.Basic) -> breaks.Break:
         """The break reason for a condition, or a number, that the trace would have to know."""
-        symbols = sorted(condition.free_symbols & self._told.keys(), key=str)
+        symbols = sorted(condition.free_symbols & self._expressions.keys(), key=str)
         place = self._place()
-        expression, lineno = self._told[symbols[0]] if symbols else place
-        told = {self._text(part) for part in condition.args}
-        is_a_condition = isinstance(condition, BOOLEAN) and len(told) == len(condition.args)  # items of one list have the same text
+        expression, lineno = self._expressions[symbols[0]] if symbols else place
+        texts = {self._text(part) for part in condition.args}
+        is_a_condition = isinstance(condition, BOOLEAN) and len(texts) == len(condition.args)  # items of one list have the same text
         return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "")
 
     def _text(self, condition: sympy.Basic) -> str:
@@ -331,7 +331,7 @@ class Unbacked:
             text = f"{condition.lhs} {condition.rel_op} {condition.rhs}"
         else:
             text = str(condition)
-        return re.sub(r"\b[a-z]+\d+\b", lambda found: self._told.get(sympy.Symbol(found[0], integer=True), (found[0], 0))[0], text)
+        return re.sub(r"\b[a-z]+\d+\b", lambda found: self._expressions.get(sympy.Symbol(found[0], integer=True), (found[0], 0))[0], text)
 
 
 def is_unbacked(value: Any) -> bool:

@@ -50,14 +50,14 @@ class Wrappers:
 
 
 @rule(Phase.REFUSE)
-def refuse_without_overrides(state: TraceState, operation: OperatorCall) -> None:
+def reject_without_overrides(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator on tensors whose class needs `__torch_function__`, which the program has switched off."""
     if state.fakes.wrappers and not state.function_modes.asks_subclasses() and any(kind_of_class(type(fake)).brings_its_own for fake in operation.fakes):
         state.vm.unsupported(breaks.TensorSubclass("NestedTensor or MaskedTensor, whose __torch_function__ is switched off"))
 
 
 @rule(Phase.CHECK_CHANGE)
-def refuse_change(state: TraceState, operation: OperatorCall) -> None:
+def reject_change(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of data that lies in several tensors at once."""
     if state.fakes.wrappers and state.is_one_autograd_node and state.part(Wrappers).changes_wrapped(operation.changed()):
         state.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {operation.name} changes a tensor"))

@@ -25,17 +25,17 @@ class Derivative:
         self.name, self.is_tuple, self.create_graph = "torch.autograd.functional." + name, isinstance(inputs, tuple), create_graph
         self.inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         if strict:
-            self.refuse("with strict=True")
+            self.break_graph("with strict=True")
         if torch.is_inference_mode_enabled():
-            self.refuse("in inference mode")
+            self.break_graph("in inference mode")
         if not self.inputs or not all(isinstance(value, torch.Tensor) for value in self.inputs):
-            self.refuse("of what is no tensor")
+            self.break_graph("of what is no tensor")
         if create_graph and not torch.is_grad_enabled():
-            self.refuse("with create_graph=True, where gradients are off")
+            self.break_graph("with create_graph=True, where gradients are off")
         self.makes_leaves = create_graph and not all(value.requires_grad for value in self.inputs)
         self.inputs = self.cut_off(self.inputs)
 
-    def refuse(self, why: str) -> None:
+    def break_graph(self, why: str) -> None:
         stop((self.name, why))
 
     def cut_off(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -46,17 +46,17 @@ class Derivative:
         """The vector of a product, as tensors like these; if none is given, there must be only one number."""
         if given is None:
             if len(like) != 1 or like[0].numel() != 1:
-                self.refuse("without a vector")
+                self.break_graph("without a vector")
             return (torch.ones_like(like[0]),)
         values = given if isinstance(given, tuple) else (given,)
         if [getattr(value, "shape", None) for value in values] != [value.shape for value in like]:
-            self.refuse("with a vector of other sizes")
+            self.break_graph("with a vector of other sizes")
         return self.cut_off(values)
 
     def given_back(self, values: tuple[Any, ...], is_tuple: bool) -> Any:
         """Results as the caller gets them. In torch, each argument requires a gradient, so results that only depend on arguments do so too."""
         if self.makes_leaves and not all(value.requires_grad for value in values):
-            self.refuse("with create_graph=True, of tensors that require no gradient")
+            self.break_graph("with create_graph=True, of tensors that require no gradient")
         values = self.cut_off(values)
         return values if is_tuple else values[0]
 
@@ -134,11 +134,11 @@ def jacobian(
     """`torch.autograd.functional.jacobian`."""
     call = Derivative("jacobian", inputs, create_graph, strict)
     if strategy != "reverse-mode":
-        call.refuse("in forward mode")
+        call.break_graph("in forward mode")
     outputs, is_tuple, back = recorded(func, call)
     sizes = [output.numel() for output in outputs]
     if 0 in sizes or (len(sizes) != 1 and not vectorize):
-        call.refuse("of a function that gives an empty tensor, or several without vectorize=True")
+        call.break_graph("of a function that gives an empty tensor, or several without vectorize=True")
     if sizes == [1]:
         rows = tuple([gradient.unsqueeze(0) for gradient in back((torch.ones_like(outputs[0]),))])
     else:

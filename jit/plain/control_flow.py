@@ -26,7 +26,7 @@ def choose(pred: Any, true_branch: Callable[[], Flat], false_branch: Callable[[]
     raise NotImplementedError
 
 
-def refuse(operator: str, why: str) -> Any:
+def break_graph(operator: str, why: str) -> Any:
     """Stop the trace at the program's call of an operator."""
     raise NotImplementedError
 
@@ -48,7 +48,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if not is_open(pred):
         return (true_fn if pred else false_fn)(*operands)
     if not isinstance(operands, (tuple, list)) or pytree.tree_any(lambda leaf: not isinstance(leaf, torch.Tensor), operands):
-        return refuse("torch.cond", "with operands that are no tensors, nor tuples, lists or dicts of tensors")
+        return break_graph("torch.cond", "with operands that are no tensors, nor tuples, lists or dicts of tensors")
     leaves, structure = choose(
         pred, lambda: pytree.tree_flatten(true_fn(*operands)), lambda: pytree.tree_flatten(false_fn(*operands))
     )
@@ -85,7 +85,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
     def flat_body(*carry: Any) -> Flat:
         given, structure = pytree.tree_flatten(body(*numbers_of(carry), *additional))
         if any((type(value) is int) is not is_int for value, is_int in zip(given, counts)):
-            return refuse("while_loop", "of a function that gives something else than ints in the place of ints")
+            return break_graph("while_loop", "of a function that gives something else than ints in the place of ints")
         return [count_of(value) if is_int else value for value, is_int in zip(given, counts)], structure
 
     def test(*carry: Any) -> Any:
@@ -116,7 +116,7 @@ def scan(step: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = 
         carried, of_carry = pytree.tree_flatten(carry)
         given, of_out = pytree.tree_flatten(out)
         if len(carried) != count:
-            return refuse("scan", f"of a function that gives {len(carried)} values where {count} is carried")
+            return break_graph("scan", f"of a function that gives {len(carried)} values where {count} is carried")
         return [*carried, *given], (of_carry, of_out)
 
     leaves, (of_carry, of_out) = run(flat_step, tuple(init), tuple(xs))

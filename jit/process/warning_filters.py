@@ -28,7 +28,7 @@ def _mutated() -> None:
 
 @contextlib.contextmanager
 def version_kept() -> Iterator[None]:
-    """What this thread does to the filters inside the `with` block, it undoes itself: Python isn't told of it. None of the program's code is traced inside."""
+    """Changes that a thread makes to the filters inside the `with` block, it undoes: Python isn't told of it. None of the program's code is traced inside."""
     global _real
     thread = threading.get_ident()
     with _lock:

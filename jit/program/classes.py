@@ -1,4 +1,4 @@
-"""What classes are, read past their metaclasses: whatever a metaclass overrides (`__getattribute__`, `__eq__`, properties), none of its code runs."""
+"""Facts about classes, read past their metaclasses: whatever a metaclass overrides (`__getattribute__`, `__eq__`, properties), none of its code runs."""
 
 from __future__ import annotations
 

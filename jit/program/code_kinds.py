@@ -96,7 +96,7 @@ def importable(filename: str) -> str:
 
 
 class CodeKind(enum.Enum):
-    """What a function is to a trace."""
+    """The kinds of functions, as a trace sees them."""
 
     PROGRAM = enum.auto()
     """The user's own."""

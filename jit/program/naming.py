@@ -1,4 +1,4 @@
-"""What reports call the values of a program. None of the program's code runs for it: no `__repr__`, no `__getattr__`, nothing of a metaclass."""
+"""The names that reports use for the values of a program. None of the program's code runs for it: no `__repr__`, no `__getattr__`, nothing of a metaclass."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a user is told: which frames, why an entry doesn't serve, what a call compiles to, what break reasons mean."""
+"""Reports to the user: which frames are compiled, why an entry doesn't serve, what a call compiles to, what break reasons mean."""

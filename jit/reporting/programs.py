@@ -44,7 +44,7 @@ def costs(identifier: str) -> list[str]:
 
 
 def report(outcome: dict[str, Any]) -> str:
-    """What framejit reports of one run of a program."""
+    """The report on one run of a program."""
     split, uncompiled = outcome["breaks"], outcome["uncompiled"]
     kinds = [counted(len(split), "break")] if split else []
     if uncompiled:

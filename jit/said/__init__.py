@@ -1,1 +1,1 @@
-"""What a program says to framejit: directives in force, stances, and declarations of functions. It knows no driver."""
+"""The statements of a program to framejit: directives in force, stances, and declarations of functions. It knows no driver."""

@@ -66,7 +66,7 @@ def made_real(before: Directives, now: Directives, call: int) -> Directives:
 
 
 def around(directives: Directives, call: int) -> Directives:
-    """What was in force around a call that has left its own settings behind."""
+    """The settings in force around a call, which hold again after it has left its own."""
     mark = mark_of(directives, call)
     return directives if mark is None else directives[:mark]
 
@@ -77,8 +77,8 @@ def innermost(directives: Directives, kind: str) -> bool | None:
 
 
 def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph: bool) -> bool | None:
-    """Whether a graph break is an error now. A setting of the call itself decides; otherwise `fullgraph`; otherwise a setting around the call. None if there is
-    none."""
+    """Return whether a graph break is an error now. A setting of the call itself decides; otherwise `fullgraph`; otherwise a setting around the call. None if
+    there is none."""
     mark = mark_of(now, call)
     own = now[mark:] if mark is not None else now[len(before) :]
     inside = innermost(own, ERROR)

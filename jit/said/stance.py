@@ -90,7 +90,7 @@ def _tell_runtime() -> None:
 
 
 class set_stance:
-    """What compiled functions do where nothing compiled fits a call.
+    """The behaviour of compiled functions when no compiled code fits a call.
 
     - "default": compile.
     - "force_eager": run uncompiled, also where something compiled would fit.

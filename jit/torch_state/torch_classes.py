@@ -14,7 +14,8 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def has_torch_function(cls: type) -> bool:
-    """Whether values of a class are asked what functions of torch's mean (`__torch_function__`). Subclasses of torch.Tensor inherit torch's default one."""
+    """Return whether values of a class are asked what functions of torch's mean (`__torch_function__`). Subclasses of torch.Tensor inherit torch's default
+    one."""
     return not is_plain(cls) and classes.lookup(cls, "__torch_function__", DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION
 
 

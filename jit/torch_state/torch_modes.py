@@ -87,7 +87,7 @@ def forget_casts(depth: int) -> None:
 
 
 def exit_keeping_casts(scope: torch.autocast) -> None:
-    """Leave, in a graph, a scope of autocast that is entered for real behind it: what autocast has cast there is in its cache then, as in eager."""
+    """Leave, in a graph, a scope of autocast that is entered for real after it: what autocast has cast there is in its cache then, as in eager."""
     torch.autocast_increment_nesting()
     _exit_autocast(scope)
     torch.autocast_decrement_nesting()

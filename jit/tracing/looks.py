@@ -39,7 +39,8 @@ def to_split(stop: GraphBreak) -> Sequence[Frame]:
 
 
 def reads_variables_of_frames(frame: Frame) -> bool:
-    """Whether a function of the program reads the variables of frames. One of them may be its own, if another function or a traceback has kept that frame."""
+    """Return whether a function of the program reads the variables of frames. One of them may be its own, if another function or a traceback has kept that
+    frame."""
     return "f_locals" in frame.code.co_names and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
 
 

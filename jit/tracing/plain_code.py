@@ -27,7 +27,8 @@ def only_numbers(value: Any) -> bool:
 
 
 def computes_number(function: Any, is_fixed: bool, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether calls of a function with numbers change nothing, and read nothing but numbers, judging by its code, its globals and builtins, and its closure.
+    """Return whether calls of a function with numbers change nothing, and read nothing but numbers, judging by its code, its globals and builtins, and its
+    closure.
 
     `is_fixed`: it may have no closure, and apart from globals it may read nothing that can change.
     """

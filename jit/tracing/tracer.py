@@ -61,8 +61,8 @@ from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
+from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
-from framejit.tracing.told import Answers, Withheld
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -462,7 +462,7 @@ class Tracer:
 
     def rest_on(self, guard: Guard) -> None:
         if self.changing and guard.of_contents and guard.source.path() in self.changing:
-            self.unsupported(breaks.ChangesFromCallToCall(guard.source.told()))
+            self.unsupported(breaks.ChangesFromCallToCall(guard.source.name_in_reports()))
         self.guards.add(guard)
 
     def relate(self, guard_class: type[Relation], source: Source, *payload: Any) -> None:

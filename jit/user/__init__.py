@@ -1,1 +1,1 @@
-"""What a program calls: compile, and what regions of it may ask for."""
+"""The functions that a program calls: compile, and those that mark regions."""

@@ -131,7 +131,7 @@ def lookup_default(mode: str | None, options: Mapping[str, Any] | None) -> Backe
     try:
         return lookup(config.current().backend, mode=mode, options=options)
     except UnknownBackend as error:
-        raise UnknownBackend(f"{config.told('backend')}: {error}") from None
+        raise UnknownBackend(f"{config.option_and_variable('backend')}: {error}") from None
 
 
 def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: str | None, **switches: Any) -> None:

@@ -16,7 +16,7 @@ from framejit.backends.registry import BackendFn
 from framejit.breaks import Break, FailedInside
 from framejit.driver import retained
 from framejit.driver.compiled_module import raw_call
-from framejit.errors import BadArgument, UserFrame, behind_break, explain_break, suggestion
+from framejit.errors import BadArgument, UserFrame, after_break, explain_break, suggestion
 from framejit.report import FEW, STAGES, Recording, counted, graphs_of, listed, place, recording
 from framejit.said.directives import untraced
 from framejit.user.api import compile
@@ -59,7 +59,7 @@ class Stop:
     function: str = ""
 
     def summary(self) -> str:
-        """What happened and where, in one line."""
+        """One line that says what happened, and where."""
         where = f" ({self.place})" if self.place else ""
         return f"{self.id} {self.reason}{where}{f': {self.expression.splitlines()[0]}' if self.expression else ''}"
 
@@ -243,9 +243,9 @@ def explanation(function: str, found: Recording) -> Explanation:
         graphs=len(operations),
         operations=operations,
         breaks=[stop(broke.reason, broke.stack, broke.before, tuple(broke.after)) for broke in broken],
-        fallbacks=[stop(note.fallback, note.fallback_stack, function=behind_break(note.function)) for note in notes if note.fallback is not None],
+        fallbacks=[stop(note.fallback, note.fallback_stack, function=after_break(note.function)) for note in notes if note.fallback is not None],
         entries=[
-            CompiledEntry(behind_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds, note.left_to_autograd)
+            CompiledEntry(after_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds, note.left_to_autograd)
             for note in notes
             if note.fallback is None
         ],

@@ -403,14 +403,14 @@ def test_a_traced_exception_that_was_handled_holds_no_frame():
         finally:
             ended.append("ended")
 
-    def refuse():
+    def break_graph():
         raise ValueError("refused")
 
     def f(t):
         for half in halves(t):
             t = t + half
             try:
-                refuse()
+                break_graph()
             except ValueError as error:
                 framejit.graph_break()
                 t = t * len(error.args)

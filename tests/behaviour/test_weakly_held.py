@@ -486,12 +486,12 @@ def in_a_container(log, t):
 
 
 def in_a_handler(log, t):
-    def refuse():
+    def break_graph():
         value = Numbered(log.append("made"), log)
         raise ValueError(value.number)
 
     try:
-        refuse()
+        break_graph()
     except ValueError:
         log.append("handled")
     return t + 1

@@ -30,7 +30,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("rules")
 def test_a_rule_refuses_an_operator_and_the_rest_is_compiled() -> None:
     @rule(Phase.REFUSE)
-    def refuse_cosines(state: TraceState, operation: OperatorCall) -> None:
+    def reject_cosines(state: TraceState, operation: OperatorCall) -> None:
         if operation.name == "cos":
             state.vm.unsupported(UnsupportedOperation("a cosine, which this test refuses"))
 

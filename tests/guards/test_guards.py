@@ -78,10 +78,10 @@ def test_reports_name_what_lies_in_a_state_as_the_program_does() -> None:
     root = Root({(state,): "what f goes on with", (state, (Index, 0)): "x", (state, (Index, 1)): "what g goes on with"})
     held = root.child(Local, Slot(0, "x"))
     first, second = held.child(Index, 0), held.child(Index, 1).child(Index, 2).child(InstanceDict).child(Item, "rate")
-    assert (first.told(), first.describe()) == ("x", "x[0]")
-    assert (second.told(), second.describe()) == ("what g goes on with[2].rate", "x[1][2].rate")
+    assert (first.name_in_reports(), first.describe()) == ("x", "x[0]")
+    assert (second.name_in_reports(), second.describe()) == ("what g goes on with[2].rate", "x[1][2].rate")
     assert Same(first, None, second).expected() == "is the same object as what g goes on with[2].rate"
-    assert first.child(DictKey, 3).told() == "list(x)[3]"
+    assert first.child(DictKey, 3).name_in_reports() == "list(x)[3]"
 
 
 scalars = st.one_of(

@@ -122,7 +122,7 @@ def test_attributes_are_found_from_a_method() -> None:
         (found,) = matched(built, method_of(module))
         assert found is module.linear.weight
         module.linear.weight = nn.Parameter(torch.ones(3, 3))
-    assert weight.told().endswith(".linear.weight")
+    assert weight.name_in_reports().endswith(".linear.weight")
 
 
 def test_code_that_is_met_in_several_threads() -> None:

@@ -65,7 +65,7 @@ FOLLOWS = {
 def test_what_follows_is_proven(name: str) -> None:
     guards, decision = FOLLOWS[name]
     found = verdict(guards, decision, ranges=SIZES)
-    assert found.holds and found.satisfiable, found.told()
+    assert found.holds and found.satisfiable, found.describe()
     found.require()
 
 
@@ -94,7 +94,7 @@ def test_what_does_not_follow_is_never_proven(name: str) -> None:
     guards, decision = DOES_NOT_FOLLOW[name]
     found = verdict(guards, decision)
     assert not found.holds
-    assert found.refuted or name in WITHOUT_COUNTEREXAMPLE, found.told()
+    assert found.refuted or name in WITHOUT_COUNTEREXAMPLE, found.describe()
     for proof in found.refuted:
         assert proof.counterexample is not None
         assert all(value_of(guard, proof.counterexample) for guard in guards)
@@ -116,7 +116,7 @@ def test_the_verdict_names_decision_line_and_counterexample() -> None:
 def test_an_error_of_the_decision_is_a_counterexample() -> None:
     found = verdict([], Ne(FloorDiv(7, t), 100))
     assert found.refuted[0].counterexample == {"t": 0}
-    assert "it raises ZeroDivisionError" in found.told()
+    assert "it raises ZeroDivisionError" in found.describe()
 
 
 def test_guards_that_contradict_each_other() -> None:
@@ -138,7 +138,7 @@ def every_guard_set_is_decided() -> None:
 
 def test_what_is_not_modelled_is_named() -> None:
     found = verdict([], sympy.Function("ceil_log2")(s) > 1)
-    assert found.unknown and "ceil_log2" in found.told()
+    assert found.unknown and "ceil_log2" in found.describe()
     found.require()  # nothing is known to be wrong
 
 
@@ -167,7 +167,7 @@ def test_guards_of_real_programs(name: str) -> None:
     shapes = traced(name)
     found = prove(shapes.guards, shapes.decisions, shapes.ranges, budget_seconds=20.0)
     assert len(found.proofs) > 1
-    assert found.holds and found.satisfiable, found.told()
+    assert found.holds and found.satisfiable, found.describe()
 
 
 NEEDED = {"convolution": 2, "comparisons": 2, "slices": 2, "views": 1}
@@ -219,7 +219,7 @@ def test_programs_of_the_guard_walk_imply_what_was_decided(name: str) -> None:
     shapes = traced(name)
     sizes = dict.fromkeys(shapes.ranges, (0, None))
     found = prove([], shapes.decisions, sizes, budget_seconds=20.0, programs=[program_of(shapes)])
-    assert found.holds and found.satisfiable, found.told()
+    assert found.holds and found.satisfiable, found.describe()
 
 
 @pytest.mark.parametrize("rounding", ["floor", "ceil"])

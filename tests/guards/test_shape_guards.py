@@ -97,7 +97,7 @@ def test_items_of_tensors() -> None:
 
 def test_text_of_numbers() -> None:
     x = slot(Root())
-    texts = [x.child(TensorSize, 0).told(), x.child(TensorStride, 1).told(), x.child(TensorOffset).told()]
+    texts = [x.child(TensorSize, 0).name_in_reports(), x.child(TensorStride, 1).name_in_reports(), x.child(TensorOffset).name_in_reports()]
     assert texts == ["x0.size(0)", "x0.stride(1)", "x0.storage_offset()"]
 
 

@@ -680,7 +680,7 @@ def test_every_reason_has_advice_that_is_tried():
     assert {id for id, *_ in HINTS} | set(WITHOUT_A_REWRITE) == set(breaks.CATALOGUE) and not {id for id, *_ in HINTS} & set(WITHOUT_A_REWRITE)
 
 
-def behind_break(t, n):
+def after_break(t, n):
     framejit.graph_break()
     return t * n
 
@@ -695,9 +695,9 @@ def ids_after(program, calls_, **options):
 
 def test_advice_on_what_changes_from_call_to_call():
     numbers, tensors = [(x, float(n)) for n in range(12)], [(x, torch.tensor(float(n))) for n in range(12)]
-    assert ids_after(behind_break, numbers) == {"FJ008", "FJ028"} and ids_after(lambda t, n: t * n, numbers) == {"FJ019"}
-    assert ids_after(behind_break, tensors) == {"FJ008"} and ids_after(lambda t, n: t * n, tensors) == set()
-    assert ids_after(behind_break, numbers, recompile_limit=12) == {"FJ008"} and ids_after(lambda t, n: t * n, numbers, recompile_limit=12) == set()
+    assert ids_after(after_break, numbers) == {"FJ008", "FJ028"} and ids_after(lambda t, n: t * n, numbers) == {"FJ019"}
+    assert ids_after(after_break, tensors) == {"FJ008"} and ids_after(lambda t, n: t * n, tensors) == set()
+    assert ids_after(after_break, numbers, recompile_limit=12) == {"FJ008"} and ids_after(lambda t, n: t * n, numbers, recompile_limit=12) == set()
 
 
 @pytest.mark.parametrize("program", [returns_stale_iterator, returns_stale_deque_iterator, returns_lost_traceback])

@@ -325,7 +325,7 @@ def test_what_is_refused():
     returned: list[Any] = []
     refused = []
 
-    def refuse(result):
+    def break_graph(result):
         refused.append(result)
         if result is not None:
             raise KeyError("refused")
@@ -338,7 +338,7 @@ def test_what_is_refused():
 
     for operations, n in [((("output", 1), ("output", 0), ("tuple", 2)), 2), ((("constant", 0),), 0)]:
         g = CompiledFunction(f, never)
-        g.add(Entry(replacement(f, "pass"), guard_tree(), 0, direct=(lambda inputs: returned[0], refuse, True, n, (0,), operations, ("c",))))
+        g.add(Entry(replacement(f, "pass"), guard_tree(), 0, direct=(lambda inputs: returned[0], break_graph, True, n, (0,), operations, ("c",))))
         for right in ((1, 2)[:n], [1, 2][:n], Pair((1, 2)[:n])):
             returned[:] = [right]
             assert g() == ((2, 1) if n else "c")

@@ -1,4 +1,4 @@
-"""What changes from call to call is passed as a tensor. The other break remains."""
+"""The value that changes from call to call is passed as a tensor. The other break remains."""
 
 import torch
 

@@ -73,5 +73,5 @@ SHARED_WORDS: dict[str, Word] = {
     "pop_handled": one("POP_EXCEPT"),
 }
 """Words that most versions have in common. Each version also has `call` (argument: the number of arguments), `load_attr`, `list_to_tuple`, `jump_if_true` and
-`jump_if_false` (forward, on any value), `to_bool`, which makes a value what a conditional jump of the program takes, `enter_covered`, which stands first where a
-handler covers instructions that may call a Python function, and `end_for`, which stands where an exhausted `for_iter` continues."""
+`jump_if_false` (forward, on any value), `to_bool`, which makes a value what a conditional jump of the program takes, `enter_covered`, which stands first where
+a handler covers instructions that may call a Python function, and `end_for`, which stands where an exhausted `for_iter` continues."""

@@ -1,1 +1,1 @@
-"""What programs and libraries say to a compiler: framejit's functions, torch.compile, torch.compiler, declared functions."""
+"""The directives that programs and libraries give to a compiler: framejit's functions, torch.compile, torch.compiler, declared functions."""

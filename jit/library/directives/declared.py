@@ -110,7 +110,7 @@ def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object
     """Make a call a node of the graph: as it is if a node can take the arguments, else with their leaves. Stops the trace if something overrides
     torch's functions, because the function may call them, and in a graph they aren't overridden."""
     if vm.graph.function_modes.asks_modes() or any(holds_subclass(vm, arg) for arg in (*args, *kwargs.values())):
-        refuse_overridden(vm)
+        reject_overridden(vm)
     if treatment is Treatment.NODE:
         try:
             vm.graph.nodes_of([*args, *kwargs.values()])
@@ -131,7 +131,7 @@ def holds_subclass(vm: VM, obj: Object) -> bool:
     return isinstance(obj, TensorObject) and obj.kind.is_disguised
 
 
-def refuse_overridden(vm: VM) -> NoReturn:
+def reject_overridden(vm: VM) -> NoReturn:
     vm.unsupported(breaks.UnsupportedOperation("a function that is declared to be a node, where torch's functions are overridden"))
 
 
@@ -147,7 +147,7 @@ def node_of_leaves(vm: TorchVM, function: Object, structure: Object, leaves: Obj
             operands += [tensor for _, tensor in pairs]
             found.append(ModuleLeaf(real_module(vm, leaf), tuple(name for name, _ in pairs)))
         elif isinstance(leaf, TensorObject) and leaf.kind.is_disguised:
-            refuse_overridden(vm)
+            reject_overridden(vm)
         elif isinstance(leaf, TensorObject) or leaf.is_symbolic(vm):
             operands.append(leaf)
             found.append(OPERAND)

@@ -11,7 +11,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, NotConstant, Object, settle
-from framejit.objects.core.registry import RuleOrder, library, models, refuse, wraps
+from framejit.objects.core.registry import RuleOrder, library, models, unsupported, wraps
 from framejit.objects.types.compiledobject import GivenToCompiler
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives, stance
@@ -62,7 +62,7 @@ def disable_enter(vm: VM, self: Object) -> Object:
     vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`", is_block=True))
 
 
-refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
+unsupported(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
 
 
 @library(RuleOrder.MARKED)

@@ -290,7 +290,7 @@ def iterator(vm: VM, self: ArrayObject) -> Object:
     """An iterator that asks for the items by number, each when it is reached: a row is a view, an element is a copy (arrayobject.c: array_iter)."""
     if not self.sizes(vm):
         vm.raise_(TypeError, "iteration over a 0-d array")
-    abstract.refuse_many(vm, self, self.length(vm).constant(vm))
+    abstract.reject_many(vm, self, self.length(vm).constant(vm))
     return vm.call_app(support.iterator_by_number, [self])
 
 

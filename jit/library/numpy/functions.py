@@ -23,7 +23,7 @@ from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, IdentityConstant, Object, fold
-from framejit.objects.core.registry import app, call_model, model_of, models, pure, refuse, wraps
+from framejit.objects.core.registry import app, call_model, model_of, models, pure, unsupported, wraps
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.constobject import SCALARS, ConstObject
 from framejit.plain import numpy as plain
@@ -88,7 +88,7 @@ class ScalarObject(ConstObject):
     def constant(self, vm: VM) -> Any:
         if self.pending:
             assert self.source is not None
-            vm.guard(Equals if is_told_by_equality(self.value) else ValueIs, self.source, self.value)
+            vm.guard(Equals if is_compared_by_equality(self.value) else ValueIs, self.source, self.value)
             vm.trail.fill(self, "pending", False)
         return self.value
 
@@ -110,7 +110,7 @@ class ScalarObject(ConstObject):
         return fold_numbers(vm, function, *operands)
 
 
-def is_told_by_equality(value: Any) -> bool:
+def is_compared_by_equality(value: Any) -> bool:
     """Return whether scalars of this one's type that are equal to it are the same in everything."""
     return isinstance(value, (numpy.integer, numpy.bool_)) or bool(value == value and value.real != 0 and (value.imag != 0 or value.dtype.kind == "f"))
 
@@ -175,7 +175,7 @@ for _name in UFUNC_METHODS:
 
 
 app(numpy.ndenumerate, gives=numpy.ndenumerate)(plain.ndenumerate)
-refuse(breaks.ArrayOperation("a call of a numpy.vectorize"), numpy.vectorize.__call__)
+unsupported(breaks.ArrayOperation("a call of a numpy.vectorize"), numpy.vectorize.__call__)
 
 
 def make_scalar(cls: type) -> None:

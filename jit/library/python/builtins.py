@@ -14,7 +14,7 @@ from framejit.library.python.codecs import check_codec
 from framejit.objects.core import abstract, operators, text
 from framejit.objects.core.finalizers import guard_address
 from framejit.objects.core.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
-from framejit.objects.core.registry import models, pure, refuse
+from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.numbers.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded, rounded_to, total_of
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
@@ -237,12 +237,12 @@ def abs_(vm: VM, obj: Object) -> Object:
     return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{type_name(cls)}'")
 
 
-def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args: Object) -> Object:
+def special(vm: VM, obj: Object, name: str, complaint: Callable[[type], str], *args: Object) -> Object:
     """Call a special method, or raise the TypeError of a type that has none."""
     obj = vm.observe(obj)
     found = call_special(vm, obj, name, *args)
     if found is None:
-        vm.raise_(TypeError, refuse(obj.cls))
+        vm.raise_(TypeError, complaint(obj.cls))
     return found
 
 
@@ -310,7 +310,7 @@ def bool_(vm: VM, obj: Object | None = None) -> Object:
 NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), complex, float, FunctionType)
 
 
-def refuse_buffer(vm: VM, obj: Object) -> None:
+def reject_buffer(vm: VM, obj: Object) -> None:
     """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str) and that C code parses as a number."""
     if getattr(c_new(obj.cls), "__self__", object) not in NO_BUFFERS:
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(obj.cls)} as the text of a number"))
@@ -343,7 +343,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
             if found.cls is not int or name == "__trunc__":
                 vm.unsupported(breaks.UnsupportedOperation(f"int() of a {classes.qualname(obj.cls)}, of whose {name} CPython warns"))
             return found
-    refuse_buffer(vm, obj)
+    reject_buffer(vm, obj)
     vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.type_name}'")
 
 
@@ -370,7 +370,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     found = call_special(vm, obj, "__index__")
     if found is not None:
         return float_(vm, found)
-    refuse_buffer(vm, obj)
+    reject_buffer(vm, obj)
     vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.type_name}'")
 
 
@@ -444,10 +444,10 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 # Functions that need the outside.
 
 for _name in ("print", "input", "open"):
-    refuse(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
-refuse(breaks.Debugger("breakpoint()"), breakpoint)
+    unsupported(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
+unsupported(breaks.Debugger("breakpoint()"), breakpoint)
 for _name in ("dir", "eval", "exec"):
-    refuse(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
+    unsupported(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
 
 
 # Methods that every object inherits.

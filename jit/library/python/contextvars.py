@@ -32,7 +32,7 @@ def get(vm: VM, self: Object, *default: Object) -> Object:
         vm.unsupported(breaks.GlobalStateUnsupported(f"the context variable {variable.name}, which holds no plain constant"))
     if self.source is not None:
         vm.guard(ValueIs, self.source, variable)
-    vm.guards.read(told, variable, bool(default))
+    vm.guards.read(type_and_repr, variable, bool(default))
     return default[0] if found is MISSING else vm.const(found)
 
 
@@ -65,11 +65,11 @@ def set_(vm: VM, self: Object, value: Object) -> Object:
     if variable is MISSING or vm.observe(value).cls not in PLAIN:
         vm.unsupported(CHANGE)
     new, own = vm.observe(value).constant(vm), variable not in OWN_DEFAULT_COUNTS
-    if (type(new), repr(new)) != told(variable, own):
+    if (type(new), repr(new)) != type_and_repr(variable, own):
         vm.unsupported(CHANGE)
     if self.source is not None:
         vm.guard(ValueIs, self.source, variable)
-    vm.guards.read(told, variable, own)
+    vm.guards.read(type_and_repr, variable, own)
     token = SetToTheSame(vm, variable)
     vm.effects.at_end(token)
     return token
@@ -97,7 +97,7 @@ def value_of(variable: ContextVar[Any], unset: bool) -> Any:
         return MISSING
 
 
-def told(variable: ContextVar[Any], unset: bool) -> tuple[type, str]:
+def type_and_repr(variable: ContextVar[Any], unset: bool) -> tuple[type, str]:
     """The value of the variable, as text that distinguishes 1 from 1.0 and 0.0 from -0.0; a value that isn't a plain constant isn't converted to text."""
     found = value_of(variable, unset)
     return type(found), repr(found) if type(found) in PLAIN else ""

@@ -12,12 +12,12 @@ from framejit.guards.kinds import IsMissing, ValueIs
 from framejit.guards.source import MISSING, FunctionField, Pinned
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models, pure, refuse
+from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
-refuse(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
+unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
 
 
 SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")

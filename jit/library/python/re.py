@@ -9,7 +9,7 @@ from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models, pure_methods, refuse, wraps
+from framejit.objects.core.registry import models, pure_methods, unsupported, wraps
 from framejit.objects.types.constobject import ConstObject
 
 pure_methods(re.Pattern, re.Match)
@@ -32,4 +32,4 @@ def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -
     return abstract.iter_(vm, vm.from_real(found))
 
 
-refuse(breaks.UnsupportedCall("scanner() of a regular expression"), re.Pattern.scanner)  # type: ignore[attr-defined]
+unsupported(breaks.UnsupportedCall("scanner() of a regular expression"), re.Pattern.scanner)  # type: ignore[attr-defined]

@@ -105,7 +105,7 @@ def check_instance(vm: VM, obj: Object, cls: Object, depth: int = 0) -> bool:
         return is_abc_instance(vm, obj, cls)
     found = call_special(vm, cls, "__instancecheck__", obj)
     if found is None:
-        refuse_abstract(vm, cls, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+        reject_abstract(vm, cls, "isinstance() arg 2 must be a type, a tuple of types, or a union")
     return abstract.truth(vm, found)
 
 
@@ -155,17 +155,17 @@ def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
         if not issubclass(sub.cls, type):
             if vm.raw_type_lookup(cls.cls, "__subclasscheck__") is not type.__dict__["__subclasscheck__"]:
                 vm.raise_(TypeError, "issubclass() arg 1 must be a class")  # ABCMeta's doesn't ask for `__bases__`
-            refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
+            reject_abstract(vm, sub, "issubclass() arg 1 must be a class")
         return is_subclass(vm, sub.constant(vm), real)
     found = call_special(vm, cls, "__subclasscheck__", sub)
     if found is None:
         if not issubclass(sub.cls, type):
-            refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
-        refuse_abstract(vm, cls, "issubclass() arg 2 must be a class, a tuple of classes, or a union")
+            reject_abstract(vm, sub, "issubclass() arg 1 must be a class")
+        reject_abstract(vm, cls, "issubclass() arg 2 must be a class, a tuple of classes, or a union")
     return abstract.truth(vm, found)
 
 
-def refuse_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
+def reject_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
     """check_class, for an object that isn't a class: with a tuple of `__bases__` it counts as one, which only C code can check."""
     bases = abstract.lookup_attr(vm, cls, "__bases__")
     if bases is None or not issubclass(vm.observe(bases).cls, tuple):

@@ -16,7 +16,7 @@ from framejit.guards.source import Referent, Source
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.core.registry import app as traced_as
-from framejit.objects.core.registry import models, refuse, wrapper_for, wraps
+from framejit.objects.core.registry import models, unsupported, wrapper_for, wraps
 from framejit.plain import weak_references as app
 
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
@@ -81,7 +81,7 @@ def weak_reference(vm: VM, value: Object) -> Object:
 
 # Finalizers share one dict, which also changes in the compiler, whenever an object with a finalizer dies.
 METHODS = [getattr(method, "fget", method) for method in vars(weakref.finalize).values()]
-refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))
+unsupported(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))
 
 if hasattr(transforms, "weakref"):
     for _transform, _inverse in ((transforms.Transform, app.inverse), (transforms.ComposeTransform, app.inverse_of_parts)):

@@ -63,7 +63,7 @@ def bounds_of_seed(vm: TorchVM, number: Object) -> list[tuple[str, Object, Objec
     return [(">=", number, vm.const(0)), ("<", number, vm.const(2**32))]
 
 
-def refuse(function: Any) -> breaks.Break:
+def break_reason(function: Any) -> breaks.Break:
     return breaks.Random(f"{callable_name(function)}()")
 
 
@@ -72,7 +72,7 @@ def builtin(function: Any, module: str, drawing: DrawingFunction) -> None:
 
     @models(function)
     def drawn(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-        return draw(vm, module, drawing, list(args), kwargs) or vm.unsupported(refuse(function))
+        return draw(vm, module, drawing, list(args), kwargs) or vm.unsupported(break_reason(function))
 
 
 for _module, _functions in ((random, PYTHON), (numpy.random, STATES)):
@@ -138,7 +138,7 @@ def method_in_cython(vm: TorchVM, function: Object, *args: Object, **kwargs: Obj
             vm.guard(ValueIs, function.source, function.value)
     else:
         found = by_method(vm, function, list(args), kwargs)
-    return found if found is not None else vm.unsupported(refuse(function.value))
+    return found if found is not None else vm.unsupported(break_reason(function.value))
 
 
 if CYTHON_CALL is not None:

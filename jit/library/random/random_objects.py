@@ -37,13 +37,13 @@ class PythonGenerator(StatefulGenerator):
             return vm.const(self.cls)
         found = vm.type_lookup(self.cls, name)
         if found is None or name == "__dict__" or (self.source is not None and name in self.value.__dict__):
-            self.refuse(vm)
+            self.break_graph(vm)
         if self.source is not None:
             vm.guard(KeyAbsent, self.source.child(InstanceDict), name)
         return found.descriptor_get(vm, self, self.cls)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
 
 class BitGenerator(StatefulGenerator):
@@ -99,7 +99,7 @@ class StateGenerator(StatefulGenerator):
         assert self.source is not None
         bits = self.value._bit_generator
         if type(bits) is not numpy.random.MT19937:
-            self.refuse(vm)
+            self.break_graph(vm)
         vm.guard(TypeIs, self.source.child(CAttr, "_bit_generator"), numpy.random.MT19937)
 
     def getattr(self, vm: VM, name: str) -> Object:
@@ -126,7 +126,7 @@ def wrap_random(vm: VM, value: random.Random, source: Source) -> Object:
     return PythonGenerator(source, value) if type(value) is random.Random else wrapper_for(object).wrap(vm, value, source)
 
 
-def refuse(function: Object) -> breaks.Break:
+def break_reason(function: Object) -> breaks.Break:
     return breaks.Random(f"{function.name_when_called}()")
 
 
@@ -178,9 +178,9 @@ def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         return None
     drawing = IN_PYTHON[function.value]
     if drawing is not None:
-        return draw(vm, generator, drawing, args[1:], kwargs) or vm.unsupported(refuse(function))
+        return draw(vm, generator, drawing, args[1:], kwargs) or vm.unsupported(break_reason(function))
     if len(args) != 2 or kwargs or not is_seed(vm, vm.observe(args[1])):
-        vm.unsupported(refuse(function))
+        vm.unsupported(break_reason(function))
     generator.seed(vm, vm.observe(args[1]))
     return vm.const(None)
 

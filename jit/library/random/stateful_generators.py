@@ -27,7 +27,7 @@ class StatefulGenerator(Object):
         super().__init__(self.kind.cls, source, value)
         self.kept = kept
 
-    def refuse(self, vm: VM) -> NoReturn:
+    def break_graph(self, vm: VM) -> NoReturn:
         vm.unsupported(breaks.Random(f"a {self.kind.cls.__qualname__}"))
 
     def check(self, vm: TorchVM) -> None:
@@ -41,7 +41,7 @@ class StatefulGenerator(Object):
             return self.kept
         assert self.source is not None
         if self.is_process(vm) or not vm.graph.demands.takes_objects:
-            self.refuse(vm)
+            self.break_graph(vm)
         self.check(vm)
         if self.process is not None:
             vm.relate(Distinct, self.source, (vm.root_source.child(Pinned, self.process),))

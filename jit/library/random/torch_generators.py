@@ -36,7 +36,7 @@ class RandomGeneratorObject(StatefulGenerator):
         assert self.source is not None
         device = vm.observe(vm.wrap(self.value.device, self.source.child(CAttr, "device")))
         if device.constant(vm) != CPU:
-            self.refuse(vm)
+            self.break_graph(vm)
 
 
 @wraps(torch.Generator, shared=True)

@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.library.random.draws import SEED_TORCH, SET_STATE_OF_TORCH, STATE, STATE_OF_TORCH
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models, pure, refuse
+from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Datum
 from framejit.objects.tensors.tensorobject import TensorObject
@@ -70,5 +70,5 @@ def set_rng_state(vm: TorchVM, new_state: Object) -> Object:
 
 
 pure(torch.get_device_module)  # which fork_rng() calls
-refuse(breaks.Random("torch.seed"), torch.seed)
-refuse(breaks.Random("torch.initial_seed"), torch.initial_seed)
+unsupported(breaks.Random("torch.seed"), torch.seed)
+unsupported(breaks.Random("torch.initial_seed"), torch.initial_seed)

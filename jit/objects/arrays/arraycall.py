@@ -71,7 +71,7 @@ def call_function(
     if out is not None and vm.observe(out).cls is not type(None):
         return call_for(vm, operands, how, args, kwargs, vm.observe(out))
     if name == "clip" and "where" in kwargs:
-        operands.refuse("elements that nothing has set")
+        operands.break_graph("elements that nothing has set")
     same = operands.argument(expected)
     if same is not None:
         return same
@@ -140,7 +140,7 @@ def call_ufunc(vm: VM, ufunc: Any, args: Sequence[Object], kwargs: dict[str, Obj
         out = operands.object_of(expected)
     given = {key: arg for key, arg in kwargs.items() if key != "out"}
     if "where" in given and out is None:
-        operands.refuse("elements that nothing has set")
+        operands.break_graph("elements that nothing has set")
     how = f"operator.{through.__name__}" if through is not None and not is_in_place and through.__module__ == "_operator" else f"numpy.{name}"
     found = by_tensors(vm, ufunc, operands, inputs, reals, real_kwargs)
     if out is None:
@@ -176,12 +176,12 @@ def by_tensors(vm: VM, ufunc: Any, operands: Operands, args: Sequence[Object], r
 
 def call_ufunc_method(vm: VM, ufunc: Any, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
     """Call numpy.add.reduce or a similar method of a universal function."""
-    told, how = f"{ufunc.__name__}.{name}", f"numpy.{ufunc.__name__}.{name}"
+    text, how = f"{ufunc.__name__}.{name}", f"numpy.{ufunc.__name__}.{name}"
     if getattr(numpy, ufunc.__name__, None) is not ufunc:
-        vm.unsupported(breaks.ArrayOperation(told))
+        vm.unsupported(breaks.ArrayOperation(text))
     if name == "at":
-        return call_changing(vm, told, how, args, kwargs)
-    return call_function(vm, told, how, args, kwargs)
+        return call_changing(vm, text, how, args, kwargs)
+    return call_function(vm, text, how, args, kwargs)
 
 
 def kind_of(real: Any) -> Any:
@@ -222,8 +222,8 @@ def constant_array(vm: VM, real: Any) -> Object:
     if type(real) is not numpy.ndarray or real.dtype not in TORCH_TYPES or real.dtype.char in "qQ":
         vm.unsupported(breaks.ArrayOperation(f"an array of type {real.dtype.name}"))
     dtype = TORCH_TYPES[real.dtype]
-    is_told_by_list = real.size > 0 or real.ndim == 1
-    if is_told_by_list and real.size <= FEW and real.flags.c_contiguous and real.dtype.char in KNOWN and real.dtype.kind != "c":
+    fits_in_list = real.size > 0 or real.ndim == 1
+    if fits_in_list and real.size <= FEW and real.flags.c_contiguous and real.dtype.char in KNOWN and real.dtype.kind != "c":
         how = {"dtype": vm.const(dtype), "device": vm.const("cpu")}
         found = enter(vm, torch.tensor, [vm.from_real(real.tolist())], how)
     else:

@@ -162,7 +162,7 @@ class Operands:
         if dtype is not None and not stays_symbolic(vm, obj, dtype) and isinstance(obj, NumberObject) and dtype.kind in "iu":
             room = numpy.iinfo(dtype)
             if not room.min <= obj.constant(vm) <= room.max:
-                self.refuse("elements that don't have the value of a number")
+                self.break_graph("elements that don't have the value of a number")
         return obj
 
     def object_of(self, real: Any) -> ArrayObject | None:
@@ -174,14 +174,14 @@ class Operands:
         if out.cls is tuple:
             (out,) = [self.vm.observe(item) for item in abstract.iterate(self.vm, out)]
         if not isinstance(out, ArrayObject) or out.backwards:
-            self.refuse("its result in something other than an array, or backwards")
+            self.break_graph("its result in something other than an array, or backwards")
         return out
 
     def argument(self, expected: Any) -> ArrayObject | None:
         """The argument that a function returns as its result; None if it returns another value. Breaks if the function has changed the argument."""
         found = self.object_of(expected)
         if found is not None and self.name not in GIVE_ARGUMENT:
-            self.refuse("an argument, which it has changed")
+            self.break_graph("an argument, which it has changed")
         return found
 
     def shares(self, array: Any) -> bool:
@@ -198,8 +198,8 @@ class Operands:
                 warnings.simplefilter("ignore" if self.is_second else "error")
                 return call()
         except Exception as error:
-            is_told = self.name in TELLS_BY_FORM and not self.has_counts() and not self.symbolic
-            if is_told and type(error) in RAISED and all(type(arg) is str for arg in error.args):
+            raises_alike = self.name in TELLS_BY_FORM and not self.has_counts() and not self.symbolic
+            if raises_alike and type(error) in RAISED and all(type(arg) is str for arg in error.args):
                 vm.raise_(type(error), *error.args)
             vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
 
@@ -216,12 +216,12 @@ class Operands:
         if isinstance(expected, (list, tuple)) and type(expected) in (list, tuple):
             items = list(abstract.iterate(vm, found)) if found.cls in (list, tuple) else []
             if len(items) != len(expected):
-                self.refuse("other results")
+                self.break_graph("other results")
             made = [self.result(item, one) for item, one in zip(items, expected)]
             return ListObject(made) if type(expected) is list else TupleObject(made)
         found = vm.observe(found)
         if not isinstance(found, TensorObject) or (type(expected) is not numpy.ndarray and not isinstance(expected, numpy.generic)):
-            self.refuse(f"a {classes.qualname(type(expected))}")
+            self.break_graph(f"a {classes.qualname(type(expected))}")
         same = self.argument(expected)
         if same is not None:
             return same
@@ -234,19 +234,19 @@ class Operands:
         """The tensor, or a copy of it, such that it has the layout of NumPy's result, and its own memory if that has."""
         fake = found.look(self.vm)
         if TYPES.get(fake.dtype) != expected.dtype or fake.device.type != "cpu":
-            self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype} on {fake.device}")
+            self.break_graph(f"{expected.dtype.name}, and torch gives {fake.dtype} on {fake.device}")
         if any(is_unbacked(size) for size in fake.shape):
             return self.of_some_size(found, expected)
         shape = tuple(map(hint, fake.shape))
         is_laid_out = all(size == 1 or hint(own) * expected.itemsize == other for size, own, other in zip(shape, fake.stride(), expected.strides))
         if shape != expected.shape:
-            self.refuse(f"the shape {expected.shape}, and torch gives {shape}")
+            self.break_graph(f"the shape {expected.shape}, and torch gives {shape}")
         is_view = fake.untyped_storage()._cdata in self.memory
         is_expected_view = isinstance(expected, numpy.ndarray) and self.shares(expected)
         if expected.size == 0:
             is_laid_out, is_view = True, is_view and is_expected_view
         elif is_expected_view and not (is_view and is_laid_out):
-            self.refuse("a view of its argument")
+            self.break_graph("a view of its argument")
         if not is_laid_out:
             return self.laid_out(found, expected)
         return self.copied(torch.clone, [found]) if is_view and not is_expected_view else found
@@ -285,10 +285,10 @@ class Operands:
         """The type of a result. Breaks if torch has no such type."""
         dtype = getattr(expected, "dtype", None)
         if not isinstance(dtype, numpy.dtype) or dtype.char not in KNOWN:
-            self.refuse(f"a {classes.qualname(type(expected))}" if dtype is None else str(dtype))
+            self.break_graph(f"a {classes.qualname(type(expected))}" if dtype is None else str(dtype))
         return dtype
 
-    def refuse(self, what: str) -> NoReturn:
+    def break_graph(self, what: str) -> NoReturn:
         """Break because NumPy's result is something that torch can't give."""
         self.vm.unsupported(breaks.ArrayOperation(f"{self.name}, which gives {what}"))
 

@@ -72,13 +72,13 @@ def computed(
     """The result of a call, computed by NumPy. `like`: an array that has the form of the result."""
     parts = leaves(expected)
     for part in parts:
-        refuse_part(operands, part)
+        reject_part(operands, part)
     if any(numpy.shares_memory(left, right) for index, left in enumerate(parts) for right in parts[:index]):
-        operands.refuse("arrays of the same memory")
+        operands.break_graph("arrays of the same memory")
     if operands.name not in SIZES_FROM_DATA and like is None:
-        refuse_form_from_data(operands, how, args, kwargs, parts)
+        reject_form_from_data(operands, how, args, kwargs, parts)
     if is_from_data_by_options(operands, args, kwargs):
-        operands.refuse("something of another form, or changes its argument, with these options")
+        operands.break_graph("something of another form, or changes its argument, with these options")
     expression = Expression(vm)
     try:
         call = expression.call(how, args, kwargs)
@@ -97,17 +97,17 @@ def computed(
     return rebuilt(operands, expected, iter(abstract.iterate(vm, found)))
 
 
-def refuse_part(operands: Operands, part: Any) -> None:
+def reject_part(operands: Operands, part: Any) -> None:
     """Break for a result that can't come out of a graph as new memory."""
     if type(part) in (bool, int, float, complex):
         return
     if (type(part) is not numpy.ndarray and not isinstance(part, numpy.generic)) or part.dtype.char not in TENSOR_TYPES:
-        operands.refuse(f"a {classes.qualname(type(part))}" if not hasattr(part, "dtype") else f"{part.dtype}")
+        operands.break_graph(f"a {classes.qualname(type(part))}" if not hasattr(part, "dtype") else f"{part.dtype}")
     if isinstance(part, numpy.ndarray) and (operands.shares(part) or not part.flags.writeable):
-        operands.refuse("a view of its argument")
+        operands.break_graph("a view of its argument")
 
 
-def refuse_form_from_data(operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], parts: Sequence[Any]) -> None:
+def reject_form_from_data(operands: Operands, how: str, args: Sequence[Object], kwargs: dict[str, Object], parts: Sequence[Any]) -> None:
     """Break if NumPy's result has another form for arrays of the same forms with different elements."""
     others = Operands(operands.vm, operands.name, is_second=True)
     real_args, real_kwargs = others.reals(args, kwargs)
@@ -115,7 +115,7 @@ def refuse_form_from_data(operands: Operands, how: str, args: Sequence[Object], 
     if [(type(part), numpy.shape(part), numpy.asarray(part).dtype) for part in found] != [
         (type(part), numpy.shape(part), numpy.asarray(part).dtype) for part in parts
     ]:
-        operands.refuse("arrays whose form depends on data")
+        operands.break_graph("arrays whose form depends on data")
 
 
 def is_from_data_by_options(operands: Operands, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:

@@ -73,7 +73,7 @@ class ArrayObject(Object):
             assert self.source is not None
             why = no_tensor_of(self.value)
             if why is not None:
-                vm.unsupported(breaks.ForeignArray(self.source.told(), why))
+                vm.unsupported(breaks.ForeignArray(self.source.name_in_reports(), why))
             made = vm.graph.input(self.source.child(ArrayTensor, self.read_only), tensor_of(self.value))
             assert isinstance(made, TensorObject)
             vm.trail.fill(self, "form", made)

@@ -137,9 +137,9 @@ def run(call: str, arrays: Sequence[torch.Tensor], types: Sequence[str], dims: S
     return [torch.from_numpy(apart(part, given)) for part in parts]
 
 
-def fits(shape: tuple[int, ...], told: tuple[int, ...]) -> bool:
+def fits(shape: tuple[int, ...], known: tuple[int, ...]) -> bool:
     """Return whether a result has the expected shape, in which unknown sizes are negative."""
-    return len(shape) == len(told) and all(size < 0 or size == own for own, size in zip(shape, told))
+    return len(shape) == len(known) and all(size < 0 or size == own for own, size in zip(shape, known))
 
 
 def apart(part: Any, given: Sequence[Any]) -> Any:

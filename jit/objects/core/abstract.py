@@ -176,7 +176,7 @@ MOST_ITEMS = 1 << 16
 """The most items of a container that a trace opens item by item, with a guard for each."""
 
 
-def refuse_many(vm: VM, obj: Object, count: int) -> None:
+def reject_many(vm: VM, obj: Object, count: int) -> None:
     """Break for a container from outside with too many items to guard each."""
     if count > MOST_ITEMS:
         vm.unsupported(breaks.UnsupportedOperation(f"going through a {classes.qualname(obj.cls)} of {count} items"))
@@ -401,8 +401,8 @@ def full_type_name(vm: VM, obj: Object) -> str:
     """The full name of a value's class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
     cls = vm.observe(obj).cls
     module = classes.module(cls)
-    is_told = isinstance(module, str) and module not in ("builtins", "__main__")
-    return f"{module}.{classes.qualname(cls)}" if is_told else classes.qualname(cls)
+    is_yes = isinstance(module, str) and module not in ("builtins", "__main__")
+    return f"{module}.{classes.qualname(cls)}" if is_yes else classes.qualname(cls)
 
 
 def type_name(vm: VM, obj: Object) -> str:

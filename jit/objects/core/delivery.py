@@ -8,7 +8,7 @@ from typing import Any
 
 
 class How(enum.Enum):
-    """What remains to be done once the frame has returned."""
+    """The actions that remain to be done once the frame has returned."""
 
     AS_IT_IS = enum.auto()
     """Nothing: the result is pushed on top of what the instruction leaves on the stack."""

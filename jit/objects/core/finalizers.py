@@ -94,8 +94,8 @@ def holds_visible_end(value: Any) -> bool:
 
 
 def has_address(obj: Object) -> bool:
-    """Whether the identity of a value from outside may be guarded. Such a guard keeps a value alive that can't be weakly referenced, so its end must not be
-    visible then."""
+    """Return whether the identity of a value from outside may be guarded. Such a guard keeps a value alive that can't be weakly referenced, so its end must not
+    be visible then."""
     return bool(classes.weakrefoffset(obj.cls)) or not holds_visible_end(obj.value)
 
 

@@ -317,7 +317,7 @@ class Object:
     def __repr__(self) -> str:
         """The value's name in reports: its place in the program, and its type."""
         kind = with_article(classes.qualname(self.cls))
-        return kind if self.source is None else f"{self.source.told()} ({kind})"
+        return kind if self.source is None else f"{self.source.name_in_reports()} ({kind})"
 
 
 class Namespace(Object):

@@ -154,7 +154,7 @@ def repeated(vm: VM, sequence: Object, name: str, times: Object) -> Object | Non
     return call_special(vm, sequence, name, times)
 
 
-def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
+def index(vm: VM, obj: Object, complaint: Callable[[], str] | None = None) -> int:
     """PyNumber_Index, for the value: an int, or the result of `__index__`. `refuse` makes the TypeError's message.
 
     For an instance of a subclass of int, CPython takes the number that it is; it doesn't call its `__index__`.
@@ -164,7 +164,7 @@ def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
         return int_value(vm, obj)
     found = None if obj.cls in (str, float, type(None)) else call_special(vm, obj, "__index__")
     if found is None:
-        vm.raise_(TypeError, refuse() if refuse is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
+        vm.raise_(TypeError, complaint() if complaint is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
     found = vm.observe(found)
     if not issubclass(found.cls, int):
         vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")

@@ -70,7 +70,7 @@ class LaterNumber(LeafNumber):
         self.path = path
 
     def why(self, asking: str, check: str) -> Break:
-        return LaterValue(asking, self.told)
+        return LaterValue(asking, self.text)
 
     def awaits(self) -> Object | None:
         return self.outcome.effect  # type: ignore[no-any-return]
@@ -92,21 +92,21 @@ class LaterList(ListObject):
         self.outcome = outcome
         self.path = path
 
-    def refuse(self, vm: VM) -> NoReturn:
+    def break_graph(self, vm: VM) -> NoReturn:
         """Break the graph, because the program changes the list."""
         vm.unsupported(LaterValue("a change of a list", repr(self.path[1])))
 
     def append(self, vm: VM, item: Object) -> None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def replace(self, vm: VM, elements: list[Object]) -> None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def set_at(self, vm: VM, index: int, item: Object) -> None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def pop_last(self, vm: VM) -> Object:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def awaits(self) -> Object | None:
         return self.outcome.effect  # type: ignore[no-any-return]
@@ -125,16 +125,16 @@ class Outdated(Object):
     """A value of any type by which native code replaces another one.
 
     `place`: the instruction that makes the native code run, see `VM.place`. If a value of this kind would have to be built, the trace is restarted, and
-    breaks there. `told`: a description for reports.
+    breaks there. `text`: a description for reports.
     """
 
-    __slots__ = ("vm", "place", "reason", "told")
+    __slots__ = ("vm", "place", "reason", "text")
 
-    def __init__(self, vm: VM, place: tuple[CodeType, int], reason: Break, told: str) -> None:
+    def __init__(self, vm: VM, place: tuple[CodeType, int], reason: Break, text: str) -> None:
         self.vm = vm
         self.place = place
         self.reason = reason
-        self.told = told
+        self.text = text
         self.source = None
         self.value = MISSING
         self.attrs = None
@@ -142,7 +142,7 @@ class Outdated(Object):
     @property
     def cls(self) -> NoReturn:  # type: ignore[override]
         """Break: every operation needs the type of a value."""
-        self.vm.unsupported(LaterValue("an operation", self.told))
+        self.vm.unsupported(LaterValue("an operation", self.text))
 
     def __repr__(self) -> str:
         return "a value that native code has changed"

@@ -221,7 +221,7 @@ def rules(*functions: Any) -> Callable[[F], F]:
     return giving("rule", functions)
 
 
-def refuse(reason: Break, *functions: Any) -> None:
+def unsupported(reason: Break, *functions: Any) -> None:
     """Make tracing stop for this reason at every call of one of these functions."""
 
     def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:

@@ -235,7 +235,7 @@ class AnswersView(Protocol):
 
 
 class Record(Protocol[Obj]):
-    """What a trace leaves behind, and what the program has declared to it."""
+    """The results of a trace, and the program's declarations to it."""
 
     trail: Trail
     guards: GuardRecorder
@@ -318,8 +318,8 @@ class Running(Protocol[Obj]):
         """The traced frame at a number of calls above the innermost one, not counting framejit's own, and its line. None if there are not so many."""
 
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
-        """Whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: apart from globals, they read nothing that can
-        change."""
+        """Return whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: apart from globals, they read nothing that
+        can change."""
 
     @property
     def frame(self) -> FrameView[Obj] | None:

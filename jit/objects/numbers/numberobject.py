@@ -331,8 +331,8 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
 
 
 def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
-    """Whether a property certainly holds for a number, by its bounds. If these are too wide, by the bounds that it has in a range of the one number that it is
-    computed from; it is then guarded that this number is in the range."""
+    """Return whether a property certainly holds for a number, by its bounds. If these are too wide, by the bounds that it has in a range of the one number that
+    it is computed from; it is then guarded that this number is in the range."""
     leaves = leaves_of(number)
     if len(leaves) == 1 and leaves[0].is_float_input(vm):
         return is_sure_of_float(vm, number, leaves[0], holds)
@@ -354,8 +354,8 @@ LARGEST_FLOATS = (sys.float_info.max, 2.0**64, 512.0)
 
 
 def is_sure_of_float(vm: VM, number: NumberObject, leaf: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
-    """Whether a property certainly holds for a number computed from this float from outside, for all floats of its sign up to one of LARGEST_FLOATS: it is then
-    guarded that the float is one of these."""
+    """Return whether a property certainly holds for a number computed from this float from outside, for all floats of its sign up to one of LARGEST_FLOATS: it
+    is then guarded that the float is one of these."""
     for largest in LARGEST_FLOATS:
         if abs(leaf.value) > largest:
             break

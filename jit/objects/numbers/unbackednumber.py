@@ -66,7 +66,7 @@ class UnbackedNumber(UnbackedValue):
     depends_on_data = True
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The number as the program computes it, for reports."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class UnbackedNumber(UnbackedValue):
         return made if known is None else vm.const(known)
 
     def __repr__(self) -> str:
-        return f"`{self.told}`"
+        return f"`{self.text}`"
 
 
 class LeafNumber(UnbackedNumber):
@@ -150,7 +150,7 @@ class LeafNumber(UnbackedNumber):
         self.lineno = lineno
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         return self.expression
 
     def leaf(self) -> LeafNumber:
@@ -174,7 +174,7 @@ class Datum(LeafNumber):
         self.node = node
 
     def why(self, asking: str, check: str) -> breaks.Break:
-        return breaks.UnknownNumber(asking, self.told, self.lineno, check)
+        return breaks.UnknownNumber(asking, self.text, self.lineno, check)
 
     def in_graph(self, vm: VM) -> fx.Node:
         return self.node
@@ -202,8 +202,11 @@ class Computed(UnbackedNumber):
         self.node: fx.Node | None = None
 
     @property
-    def told(self) -> str:
-        texts = [part.told if isinstance(part, UnbackedNumber) else repr(part) if part.source is None else part.source.told() for part in self.operands]
+    def text(self) -> str:
+        texts = [
+            part.text if isinstance(part, UnbackedNumber) else repr(part) if part.source is None else part.source.name_in_reports()
+            for part in self.operands
+        ]
         if self.operation == "not":
             return f"not {texts[0]}"
         if self.operation in FUNCTIONS:
@@ -352,7 +355,8 @@ def item_as_tensor(vm: VM, number: Datum) -> Object | None:
 
 
 def divides_as_floats(dividend: Object, divisor: Object) -> bool:
-    """Whether the quotient is that of the operands as floats. Python rounds the quotient of two ints once; ints of over 53 bits are first rounded as floats."""
+    """Return whether the quotient is that of the operands as floats. Python rounds the quotient of two ints once; ints of over 53 bits are first rounded as
+    floats."""
     if float in (dividend.cls, divisor.cls) or (bits_of(dividend) <= EXACT_BITS and bits_of(divisor) <= EXACT_BITS):
         return True
     return divisor.is_known() and abs(divisor.value).bit_count() == 1

@@ -38,31 +38,31 @@ class NestedSize(Object):
     def as_graph_argument(self, vm: VM) -> Any:
         return self.node
 
-    def refuse(self, vm: VM, operation: str) -> NoReturn:
+    def break_graph(self, vm: VM, operation: str) -> NoReturn:
         vm.unsupported(breaks.UnsupportedOperation(f"{operation} of a size that stands for the lengths of a nested tensor"))
 
     def getattr(self, vm: VM, name: str) -> Object:
-        self.refuse(vm, f".{name}")
+        self.break_graph(vm, f".{name}")
 
     def hash_key(self, vm: VM) -> Any:
-        self.refuse(vm, "hash()")
+        self.break_graph(vm, "hash()")
 
     def truth(self, vm: VM) -> bool:
-        self.refuse(vm, "the truth")
+        self.break_graph(vm, "the truth")
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        self.refuse(vm, symbol)
+        self.break_graph(vm, symbol)
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        self.refuse(vm, symbol)
+        self.break_graph(vm, symbol)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in EQUALITY:
-            self.refuse(vm, symbol)
+            self.break_graph(vm, symbol)
         if isinstance(other, NestedSize):
             return vm.const(bool(EQUALITY[symbol](self.size, other.size)))
         if other.cls not in NOT_NESTED:
-            self.refuse(vm, symbol)
+            self.break_graph(vm, symbol)
         return vm.const(symbol == "!=")
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -179,8 +179,8 @@ class Stranger:
 
 
 def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
-    """Whether a function in C asks values with overrides in place of its arguments that aren't tensors. It is called with stand-ins for its arguments: it
-    asks the first of such values before it reads any other."""
+    """Return whether a function in C asks values with overrides in place of its arguments that aren't tensors. It is called with stand-ins for its arguments:
+    it asks the first of such values before it reads any other."""
     try:
         with torch._C._EnableTorchFunction():
             function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})

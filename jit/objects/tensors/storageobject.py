@@ -84,14 +84,14 @@ class AddressObject(Object):
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in COMPARED:
-            self.refuse(vm)
+            self.break_graph(vm)
         if isinstance(other, AddressObject):
             return vm.const((self is other) == COMPARED[symbol])
         if other.cls is type(None):
             return vm.const(not COMPARED[symbol])
         if other.cls is int and other.is_known() and other.constant(vm) == 0:
             return vm.const(not COMPARED[symbol])
-        return self.refuse(vm)
+        return self.break_graph(vm)
 
     def truth(self, vm: VM) -> bool:
         return True
@@ -99,14 +99,14 @@ class AddressObject(Object):
     def hash_key(self, vm: VM) -> Any:
         return self
 
-    def refuse(self, vm: VM) -> NoReturn:
+    def break_graph(self, vm: VM) -> NoReturn:
         vm.unsupported(breaks.UnsupportedOperation(ON_ADDRESSES))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        self.refuse(vm)
+        self.break_graph(vm)
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.tensor is None:

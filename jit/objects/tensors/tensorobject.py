@@ -398,7 +398,7 @@ class GradientDropped:
 
 def scalar_method(name: str) -> Model:
     """The model of a method that returns a Python number: known only if the trace itself made the tensor from constants."""
-    method, told = getattr(torch.Tensor, name), "the truth of a tensor" if name == "__bool__" else f"{name}() of a tensor"
+    method, text = getattr(torch.Tensor, name), "the truth of a tensor" if name == "__bool__" else f"{name}() of a tensor"
 
     def read(vm: VM, self: TensorObject, *args: Object) -> Object:
         if getattr(self.look(vm), "constant", None) is None:
@@ -410,7 +410,7 @@ def scalar_method(name: str) -> Model:
                 return vm.const(truth)
             known = MISSING if args else vm.graph.known.of(self.node)
             if known is MISSING:
-                vm.unsupported(breaks.DataDependent(told))
+                vm.unsupported(breaks.DataDependent(text))
             return fold(vm, method, known)
         return enter(vm, method, [self])
 

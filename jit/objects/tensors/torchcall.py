@@ -60,7 +60,7 @@ def torch_call(
     except NotConstant as needed:
         if called is not None and type(operation.function) is FunctionType and not overrides(needed.obj.cls):
             return None
-        refuse(vm, operation, needed.obj)
+        break_graph(vm, operation, needed.obj)
     rest_on(vm, called)
     return found
 
@@ -77,7 +77,7 @@ def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Objec
     try:
         return add(vm, operation, args, kwargs)
     except NotConstant as needed:
-        refuse(vm, operation, needed.obj)
+        break_graph(vm, operation, needed.obj)
 
 
 def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
@@ -102,15 +102,15 @@ def store(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Object:
     return vm.const(None)
 
 
-def refuse_overriding(vm: VM, argument: Object) -> None:
+def reject_overriding(vm: VM, argument: Object) -> None:
     """Stop the trace for a value that overrides torch's functions with its own code."""
     if overrides(argument.cls):
         vm.unsupported(breaks.UnsupportedValue(f"{with_article(classes.qualname(argument.cls))}, which overrides torch's functions"))
 
 
-def refuse(vm: VM, operation: TorchOperation, argument: Object) -> NoReturn:
+def break_graph(vm: VM, operation: TorchOperation, argument: Object) -> NoReturn:
     """Stop the trace at an operation on a value that can't be an argument of a node."""
-    refuse_overriding(vm, argument)
+    reject_overriding(vm, argument)
     if operation.target in ITEMS:
         vm.unsupported(breaks.UnsupportedOperation(f"{ITEMS[operation.target]} {argument!r}"))
     vm.unsupported(breaks.UnsupportedCall(f"{callable_name(operation.function)} with the argument {argument!r}"))

@@ -25,7 +25,7 @@ from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import dotted
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, NotConstant, Object, fold, member_source, settle
-from framejit.objects.core.registry import app_of, by_library, call_model, is_pure, model_of, refuse, setter_of, wraps
+from framejit.objects.core.registry import app_of, by_library, call_model, is_pure, model_of, setter_of, unsupported, wraps
 from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
@@ -255,7 +255,7 @@ class DescriptorObject(Object):
             return self
         getter = self.parts["fget"]
         if getter is None:
-            self._refuse(vm, obj, self.value.__get__)
+            self._break_graph(vm, obj, self.value.__get__)
         return abstract.call(vm, getter, [obj], None, delivery)
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
@@ -268,10 +268,10 @@ class DescriptorObject(Object):
         """property_descr_set."""
         function = self.parts["fdel" if value is None else "fset"]
         if function is None:
-            self._refuse(vm, obj, self.value.__delete__ if value is None else lambda like: self.value.__set__(like, None))
+            self._break_graph(vm, obj, self.value.__delete__ if value is None else lambda like: self.value.__set__(like, None))
         abstract.call(vm, function, [obj] if value is None else [obj, value], None, delivery)
 
-    def _refuse(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
+    def _break_graph(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
         """Raise what the property raises for an access without the function: the message contains the property's name, which only C code can read."""
         like = type(classes.name(obj.cls), (), {"__qualname__": classes.qualname(obj.cls)})
         try:
@@ -335,4 +335,4 @@ def wrap_descriptor(vm: VM, value: Any, source: Source | None) -> Object:
 
 
 for _cls in FIELDS:
-    refuse(breaks.UnsupportedCall(f"{_cls.__name__}(), which makes a descriptor"), _cls)
+    unsupported(breaks.UnsupportedCall(f"{_cls.__name__}(), which makes a descriptor"), _cls)

@@ -72,7 +72,7 @@ class ConstObject(Object):
         cg.load_const(self.value)
 
     def __repr__(self) -> str:
-        return short(self.value) if self.source is None else f"{self.source.told()} ({short(self.value)})"
+        return short(self.value) if self.source is None else f"{self.source.name_in_reports()} ({short(self.value)})"
 
 
 class EnumObject(ConstObject):

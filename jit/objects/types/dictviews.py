@@ -290,7 +290,7 @@ def proxy_iter(vm: VM, self: MappingProxyObject) -> Object:
     return self.iter(vm)
 
 
-def behind(vm: VM, obj: Object) -> Object:
+def underlying(vm: VM, obj: Object) -> Object:
     """The mapping of a proxy; other values as they are."""
     obj = vm.observe(obj)
     return obj.mapping if isinstance(obj, MappingProxyObject) else obj
@@ -299,12 +299,12 @@ def behind(vm: VM, obj: Object) -> Object:
 @models(MappingProxyType.__or__)
 def proxy_or(vm: VM, self: MappingProxyObject, other: Object) -> Object:
     """mappingproxy_or: the mappings are combined with their own `|`."""
-    return operators.binary_op(vm, "|", self.mapping, behind(vm, other))
+    return operators.binary_op(vm, "|", self.mapping, underlying(vm, other))
 
 
 @models(MappingProxyType.__ror__)
 def proxy_ror(vm: VM, self: MappingProxyObject, other: Object) -> Object:
-    return operators.binary_op(vm, "|", behind(vm, other), self.mapping)
+    return operators.binary_op(vm, "|", underlying(vm, other), self.mapping)
 
 
 def compared(symbol: str) -> Callable[..., Object]:

@@ -86,7 +86,7 @@ class ExceptionObject(Object):
 
     def own_slot(self, vm: VM, member: Any) -> Object:
         """A slot of one of the program's classes."""
-        self.refuse_renamed(vm, member)
+        self.reject_renamed(vm, member)
         found = self.fields.get(member.__name__)
         if found is not None:
             return found
@@ -94,14 +94,14 @@ class ExceptionObject(Object):
             return super().get_slot(vm, member)
         vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
 
-    def refuse_renamed(self, vm: VM, member: Any) -> None:
+    def reject_renamed(self, vm: VM, member: Any) -> None:
         """Break for a slot that can't be set as the attribute of its name: the name means something else, or is that of a C member."""
         if vm.raw_type_lookup(self.cls, member.__name__) is not member or hasattr(builtin_base(self.cls), member.__name__):
             raise NotConstant(self)
 
     def set_slot(self, vm: VM, member: Any, value: Object | None) -> None:
         if not is_c_member(member):
-            self.refuse_renamed(vm, member)
+            self.reject_renamed(vm, member)
             if value is None:
                 raise NotConstant(self)
         if member.__name__ in TYPED:

@@ -13,7 +13,7 @@ from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import SequenceIterator, list_iterator
-from framejit.objects.types.tupleobject import item_at, present_item, refuse_own_items
+from framejit.objects.types.tupleobject import item_at, present_item, reject_own_items
 
 
 class ListObject(Object):
@@ -37,7 +37,7 @@ class ListObject(Object):
             source = self.source
             assert source is not None
             values = list(list.__iter__(self.value))
-            abstract.refuse_many(vm, self, len(values))
+            abstract.reject_many(vm, self, len(values))
             vm.guard(Length, source, len(values))
             original = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
             elements = original + self.appended
@@ -146,7 +146,7 @@ class ListObject(Object):
 
     def as_graph_argument(self, vm: VM) -> Any:
         if self.cls is not list:
-            refuse_own_items(vm, self)
+            reject_own_items(vm, self)
         return [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
 
     # Leaving the trace.

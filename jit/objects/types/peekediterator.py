@@ -56,11 +56,11 @@ class PeekedIterator(Object):
             return None
         vm.effects.mutated(self)
         if self.steps == MANY_STEPS:
-            self.refuse(vm, f" after {MANY_STEPS} steps in one trace")
+            self.break_graph(vm, f" after {MANY_STEPS} steps in one trace")
         if self.items is None:
             self.look(vm)
         if self.over is not None and vm.effects.is_mutated(self.over):
-            self.refuse(vm, f" over a {classes.name(self.over.cls)} that was changed")
+            self.break_graph(vm, f" over a {classes.name(self.over.cls)} that was changed")
         steps, items = self.steps, self.items
         assert self.source is not None and items is not None
         source = self.source.child(IteratorItem, steps)
@@ -72,7 +72,7 @@ class PeekedIterator(Object):
         vm.trail.set(self, "ended", True)
         return None
 
-    def refuse(self, vm: VM, why: str) -> NoReturn:
+    def break_graph(self, vm: VM, why: str) -> NoReturn:
         """Break at this step."""
         vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}{why}"))
 
@@ -84,12 +84,12 @@ class PeekedIterator(Object):
                 vm.trail.fill(self, "over", vm.observe(over))
             elif over is not None and self.cls in BACKWARD:
                 if over.cls is not tuple:
-                    self.refuse(vm, f" over a {classes.name(over.cls)}")
+                    self.break_graph(vm, f" over a {classes.name(over.cls)}")
                 assert over.source is not None
                 vm.guard(TypeIs, over.source, tuple)
             if over is not None and self.cls in DICT_ITERATORS:
                 if field(self.value, "intact") != (True,):
-                    self.refuse(vm, " over a dict that has changed its size")
+                    self.break_graph(vm, " over a dict that has changed its size")
                 assert self.source is not None
                 vm.guard(Equals, self.source.child(IteratorField, "intact"), True)
         vm.trail.fill(self, "items", upcoming(self.value))

@@ -77,11 +77,11 @@ class SetObject(Operand):
             return list(table.items())
         if self.layout is ARBITRARY:
             return [(key, table[key]) for key in set(table)] if all(map(is_plain, table)) else list(table.items())
-        self.refuse_unseen(vm)
+        self.reject_unseen(vm)
         keys = {stand_in(key): key for key in table}
         return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
 
-    def refuse_unseen(self, vm: VM) -> None:
+    def reject_unseen(self, vm: VM) -> None:
         """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
@@ -93,7 +93,7 @@ class SetObject(Operand):
             return MISSING
         if self.layout is None or self.family is frozenset:
             return self
-        self.refuse_unseen(vm)
+        self.reject_unseen(vm)
         if self.layout.operand is None:
             self.layout.operand = SetObject(dict(table), layout=self.layout)
         return self.layout.operand
@@ -141,7 +141,7 @@ class SetObject(Operand):
         """set.pop of a set that is not empty. Where it starts to search depends on what was popped before."""
         table = self.open(vm)
         if len(table) > 1:
-            self.refuse_unseen(vm)
+            self.reject_unseen(vm)
         if self.source is not None or self.layout is None or self.layout is ARBITRARY:
             key = self.ordered(vm)[0][0]
             layout = laid_out(self.layout, set.pop)

@@ -157,7 +157,7 @@ class FieldGetterObject(Object):
             vm.raise_(IndexError, "tuple index out of range")
         item, name = items[position], self.name_in(obj)
         if item.source is not None and item.source.base is obj.source and obj.source is not None and name is not None:
-            item.source.is_called(f"{obj.source.told()}.{name}")
+            item.source.is_called(f"{obj.source.name_in_reports()}.{name}")
         return item
 
     def name_in(self, obj: Object) -> str | None:

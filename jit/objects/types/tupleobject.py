@@ -29,7 +29,7 @@ def means_a_tuple(vm: VM, cls: type) -> bool:
     return not any(map(abstract.may_run_python, found))
 
 
-def refuse_own_items(vm: VM, obj: Object) -> None:
+def reject_own_items(vm: VM, obj: Object) -> None:
     """Break for a list or tuple as an argument of one of torch's operations if that may call the program's methods for its items."""
     if any(abstract.may_run_python(vm.raw_type_lookup(obj.cls, name)) for name in ("__iter__", "__len__", "__getitem__")):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(obj.cls)} with methods of its own as an argument of an operation"))
@@ -55,7 +55,7 @@ class TupleObject(Object):
             source = self.source
             assert source is not None
             values = list(tuple.__iter__(self.value))
-            abstract.refuse_many(vm, self, len(values))
+            abstract.reject_many(vm, self, len(values))
             if not self.guarded:
                 vm.guard(Length, source, len(values))
             elements = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
@@ -146,7 +146,7 @@ class TupleObject(Object):
         if self.is_knowable() and not self.is_symbolic(vm):
             return self.constant(vm)
         if self.cls is not tuple:
-            refuse_own_items(vm, self)
+            reject_own_items(vm, self)
         values = [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
         if self.cls is tuple or not hasattr(self.cls, "_fields"):
             return tuple(values)

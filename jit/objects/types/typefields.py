@@ -53,15 +53,15 @@ def read(vm: VM, obj: Object, name: str) -> Object:
             return vm.observe(found)
         if name == "__abstractmethods__":
             vm.raise_(AttributeError, name)
-        refuse(vm, obj, name)
+        break_graph(vm, obj, name)
     if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
-        refuse(vm, obj, name)
+        break_graph(vm, obj, name)
     pinned = vm.root_source.child(Pinned, real)
     vm.guard(TypeIs, pinned, obj.cls)
     return vm.wrap(descriptor.__get__(real), pinned.child(CAttr, name))
 
 
-def refuse(vm: VM, obj: Object, name: str) -> NoReturn:
+def break_graph(vm: VM, obj: Object, name: str) -> NoReturn:
     vm.unsupported(breaks.UnsupportedValue(f"{name} of class {classes.qualname(obj.value)}"))
 
 
@@ -69,7 +69,7 @@ def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
     """The name of a class as C code writes it in messages; guarded."""
     obj = vm.const(cls)
     if not is_field(vm, obj, field):
-        refuse(vm, obj, field)
+        break_graph(vm, obj, field)
     return str(vm.observe(read(vm, obj, field)).constant(vm))
 
 
@@ -103,5 +103,5 @@ def type_mro(vm: VM, self: Object) -> Object:
     """Objects/typeobject.c: type_mro_impl: the linearisation of the bases, which is the MRO unless the metaclass says otherwise."""
     self = vm.observe(self)
     if vm.raw_type_lookup(self.cls, "mro") is not type.__dict__["mro"]:
-        refuse(vm, self, "mro()")
+        break_graph(vm, self, "mro()")
     return ListObject(list(vm.observe(read(vm, self, "__mro__")).items(vm)))  # type: ignore[attr-defined]

@@ -124,7 +124,7 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
 
 
 @wraps(weakref.ProxyType, weakref.CallableProxyType, FrameType)
-def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
+def reject_indirect(vm: VM, value: Any, source: Source) -> Object:
     """Break for objects whose attributes belong to another: a weak proxy's referent, or running code."""
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
 

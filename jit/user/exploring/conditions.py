@@ -80,7 +80,7 @@ class Conditions:
         """The conditions that a guard on the value of an int, or of a tuple with ints in it, sets to the ints that vary."""
         place = position_of(guard.source)
         if place is None and type(guard.value) in (int, tuple) and self._may_vary(guard.source):
-            self.unfollowed.append(f"{guard.source.told()} {guard.expected()}")
+            self.unfollowed.append(f"{guard.source.name_in_reports()} {guard.expected()}")
         for position, name in self._ints.items():
             if place is not None and position[: len(place)] == place:
                 value = functools.reduce(operator.getitem, position[len(place) :], guard.value)
@@ -113,7 +113,7 @@ class Conditions:
                 inputs.append(self._stride(tensor, read.dim))
                 strided.add(number)
             else:
-                names.append(read.told(path))
+                names.append(read.name_in_reports(path))
                 inputs.append(sympy.sympify(read.of(value)))
         for number, expression in zip(guard.program.demands, demands_of(guard.program, inputs), strict=True):
             yield Condition(guard.program.text(number, names), expression, bool(strided.intersection(guard.program.inputs_of(number))))

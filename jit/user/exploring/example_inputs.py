@@ -133,7 +133,7 @@ def declared(tensor: torch.Tensor, dim: int) -> tuple[int, int | None]:
 
 
 def argument_names(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int | str, str]:
-    """What the program calls the arguments of a call, by their numbers and names. Raises BadArgument where they don't fit."""
+    """The names of a call's arguments, by their numbers and keywords. Raises BadArgument where they don't fit."""
     runs = target.forward if isinstance(target, torch.nn.Module) else target
     try:
         signature = inspect.signature(runs)

@@ -27,7 +27,7 @@ from framejit.user.exploring.regions import (
     holds,
     smallest_sizes,
     symbols_of,
-    told,
+    text_of,
 )
 
 SECONDS_FOR_DISTINCTIONS = 1.0
@@ -60,7 +60,7 @@ def explore(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic:
             continue
         region = next((known for known in regions if known.accepts(sizes)), None)
         if region is None and example.elements(sizes) > MOST_ELEMENTS:
-            unexplored[f"tensors of {example.elements(sizes)} elements are too large to be tried: {told(sizes)}"] = None
+            unexplored[f"tensors of {example.elements(sizes)} elements are too large to be tried: {text_of(sizes)}"] = None
             continue
         if region is None:
             region, unknown = region_of(program, assumed, sizes)
@@ -79,7 +79,7 @@ def region_of(program: Program, assumed: Sequence[Any], sizes: Sizes) -> tuple[I
     if conditions is None:
         conditions = tuple(Condition(f"{name} == {value}", sympy.Eq(symbols[name], value)) for name, value in sizes.items())
     guards = tuple(condition.expression for condition in conditions)
-    assert holds(guards, sizes), f"the guards of a new entry reject the call that they were made for: {conditions}, {told(sizes)}"
+    assert holds(guards, sizes), f"the guards of a new entry reject the call that they were made for: {conditions}, {text_of(sizes)}"
     with contextlib.suppress(Undecided):
         sizes = smallest_sizes(example, [*guards, *assumed]) or sizes
     error = program.run(sizes)
@@ -89,10 +89,10 @@ def region_of(program: Program, assumed: Sequence[Any], sizes: Sizes) -> tuple[I
         stopped = ""  # the error is raised where the trace ended
     unknown = [f"what depends on {text}" for text in found.unfollowed] + ([f"what comes after {stopped}"] if stopped else [])
     texts = tuple(dict.fromkeys(condition.text for condition in conditions))
-    return InputRegion(texts, guards, texts, sizes, found.graphs, None if error is None else told_error(error, frames), stopped, example), unknown
+    return InputRegion(texts, guards, texts, sizes, found.graphs, None if error is None else raised_error(error, frames), stopped, example), unknown
 
 
-def told_error(error: Exception, frames: Sequence[UserFrame]) -> RaisedError:
+def raised_error(error: Exception, frames: Sequence[UserFrame]) -> RaisedError:
     """An error as data, with the innermost frame that isn't a library's."""
     own = [frame for frame in frames if not is_library_file(frame.filename)] or frames
     return RaisedError(type(error), str(error), own[-1] if own else None)

@@ -77,7 +77,7 @@ class PrivateCompiler(Compiler):
         return ChosenSizes(tensors=tensors, ints=frozenset(self.int_symbols(call)))
 
     def int_symbols(self, call: Call) -> dict[Position, str]:
-        """What the ints that vary are called, by where they are in the frame's arguments."""
+        """The names of the ints that vary, by their positions in the frame's arguments."""
         signature = inspect.signature(call.function, follow_wrapped=False)
         places = places_of_arguments(signature, self.bound, len(self.example.args), self.example.kwargs)
         return {(*places[first], *steps): number.symbol for number in self.example.ints for first, *steps in number.positions}

@@ -75,7 +75,7 @@ class InputRegion:
     def inputs(self, sizes: Sizes | None = None, seed: int = 0) -> Arguments:
         """New arguments: positional ones, and those by name. `sizes`: by default the smallest. Raises BadArgument for sizes outside of the region."""
         if sizes is not None and (sizes.keys() != self.sizes.keys() or not self.accepts(sizes)):
-            raise BadArgument(f"InputRegion.inputs(): {told(sizes)} is not in the region: {self.condition}")
+            raise BadArgument(f"InputRegion.inputs(): {text_of(sizes)} is not in the region: {self.condition}")
         return self.example.make(self.sizes if sizes is None else sizes, seed)[0]
 
     def sizes_from(self, least: Sizes) -> Sizes | None:
@@ -88,7 +88,7 @@ class InputRegion:
             return None
 
     def __str__(self) -> str:
-        lines = [self.condition, f"  smallest: {told(self.sizes)}"]
+        lines = [self.condition, f"  smallest: {text_of(self.sizes)}"]
         operations = [sum(node.op in ("call_function", "call_method") for node in graph.graph.nodes) for graph in self.graphs]
         lines += [f"  graph of {count} operation{'' if count == 1 else 's'}" for count in operations]
         lines += [] if self.error is None else [f"  raises {self.error}".replace("\n", "\n  ")]
@@ -119,7 +119,7 @@ class ExploredInputs(Sequence[InputRegion]):
         return "\n".join([*parts, *(f"not explored: {text}" for text in self.unexplored)])
 
 
-def told(sizes: Sizes) -> str:
+def text_of(sizes: Sizes) -> str:
     """Sizes as text."""
     return ", ".join(f"{name} = {value}" for name, value in sizes.items()) or "nothing varies"
 

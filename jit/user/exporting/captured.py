@@ -136,7 +136,7 @@ def captured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     known |= {id(value): Leaf("output", number) for number, value in enumerate(recorder.outputs)}
     leaves, structure = pytree.tree_flatten(result)
     for leaf in leaves:
-        refuse_opaque(leaf)
+        reject_opaque(leaf)
     sizes = {conditions.symbols[symbol]: (places[id(tensor.example)], dim) for tensor in example.tensors for dim, symbol in tensor.symbols.items()}
     return CapturedCall(
         recorder.graph, inputs, tuple([known.get(id(leaf)) or Leaf("constant", leaf) for leaf in leaves]), structure, tuple(found), sizes
@@ -152,7 +152,7 @@ def number_of(source: Source, call: Call, places: Mapping[int, int]) -> Leaf | N
 PLAIN = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
-def refuse_opaque(leaf: Any) -> None:
+def reject_opaque(leaf: Any) -> None:
     """Stop at a part of the result that torch.export doesn't take."""
     if not isinstance(leaf, PLAIN):
         what = f"a {type(leaf).__qualname__} as a result of what is exported (torch.utils._pytree can be told of its parts)"

@@ -28,7 +28,7 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     """Export a program; see `framejit.export`, which checks the arguments."""
     call = captured(target, args, kwargs, symbolic(signature_of(target), args, kwargs, dynamic_shapes))
     if call.graph is not None:
-        refuse(call.graph)
+        break_graph(call.graph)
     module = module_around(call, target)
     result = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     if call.graph is not None:
@@ -36,7 +36,7 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     return result
 
 
-def refuse(captured: fx.GraphModule) -> None:
+def break_graph(captured: fx.GraphModule) -> None:
     """Raise Unsupported for operators that torch.export lowers wrongly.
 
     Some transforms of torch.func become graphs that compute with torch.export's own fake tensors (seen in torch 2.15). For packed sequences it computes wrong
@@ -62,7 +62,7 @@ def tell_lines(lowered: fx.Graph, captured: fx.GraphModule) -> None:
 
 
 def signature_of(target: Any) -> inspect.Signature:
-    """What the program takes. Raises BadArgument."""
+    """The inputs of the program. Raises BadArgument."""
     try:
         return inspect.signature(target.forward if isinstance(target, nn.Module) else target)
     except (TypeError, ValueError) as error:

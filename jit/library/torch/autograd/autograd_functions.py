@@ -40,7 +40,7 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Trace `apply`. Stops if the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
-    vm.graph.refuse_transformed(f"the autograd.Function {real.__name__}")
+    vm.graph.reject_transformed(f"the autograd.Function {real.__name__}")
     transforms, function = list(vm.graph.transforms_around()), vm.const(real)
     if transforms and not abstract.truth(vm, vm.call_app(plain.sets_up_context, [function])):
         vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))
@@ -122,10 +122,10 @@ class Application:
         items = result.items(vm) if isinstance(result, TupleObject) and result.cls is tuple else [result]
         self.items = [vm.observe(item) for item in items]
         self.tensors = [item for item in self.items if isinstance(item, TensorObject)]
-        self.saved = self.told("to_save")
+        self.saved = self.recorded("to_save")
         self.materializes = abstract.truth(vm, abstract.getattr_(vm, ctx, "materialize_grads"))
 
-    def told(self, name: str) -> list[Object]:
+    def recorded(self, name: str) -> list[Object]:
         """The tensors in a field of `ctx` that the program has set."""
         return [self.vm.observe(item) for item in abstract.iterate(self.vm, abstract.getattr_(self.vm, self.ctx, name))]
 
@@ -133,7 +133,7 @@ class Application:
         """The result, with a backward that autograd knows."""
         vm, graph = self.vm, self.vm.graph
         if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and obj.kind.is_disguised for obj in (*self.args, *self.saved)):
-            self.refuse("is overridden: whether its backward is, depends on who asks for gradients")
+            self.break_graph("is overridden: whether its backward is, depends on who asks for gradients")
         gradients, bodies = with_gradients_off(vm, self.backwards)
         kept: list[Any] = []
         tangents, forward = with_gradients_off(vm, self.forwards) if self.pushes else ([], None)
@@ -176,7 +176,7 @@ class Application:
             if body is not None:
                 found[which] = body
             elif all(which):
-                self.refuse("gives no gradients, or not as many as it has arguments")
+                self.break_graph("gives no gradients, or not as many as it has arguments")
         return gradients, found
 
     def choices(self) -> Iterable[tuple[bool, ...]]:
@@ -185,14 +185,14 @@ class Application:
         if self.materializes:
             return [(True,) * count]
         if count > MOST_RESULTS:
-            self.refuse("has gradients that are None, and many results")
+            self.break_graph("has gradients that are None, and many results")
         return itertools.product((True, False), repeat=count)
 
     def backward_without(self, gradients: list[Object]) -> BackwardCode | None:
         """The backward if some gradients are None; None if it raises."""
         found = self.vm.attempt(lambda: (self.backward(gradients),))
         if found is None:
-            self.refuse("has a backward that can't be traced where a gradient is None")
+            self.break_graph("has a backward that can't be traced where a gradient is None")
         body: BackwardCode | None = found[0]
         return body
 
@@ -206,7 +206,7 @@ class Application:
         try:
             return trace_backward(vm, [self.ctx, abstract.getattr_(vm, vm.const(self.real), "backward")], run)
         except SideEffects:
-            self.refuse("has side effects in its backward")
+            self.break_graph("has side effects in its backward")
 
     def padded(self, gradients: list[Object]) -> Iterator[Object]:
         """An argument of the backward for each result; None for one that isn't a tensor."""
@@ -241,13 +241,13 @@ class Application:
             which[:] = [isinstance(value, TensorObject) for value in values]
             return [value for value in values if isinstance(value, TensorObject)] if which == [item in moving for item in self.items] else None
 
-        moving = [item for item in self.tensors if may_need_grad(vm, item, True) and item not in self.told("non_differentiable")]
+        moving = [item for item in self.tensors if may_need_grad(vm, item, True) and item not in self.recorded("non_differentiable")]
         try:
             body = trace_backward(vm, [self.ctx, ctx, abstract.getattr_(vm, vm.const(self.real), "jvp")], run)
         except SideEffects:
-            self.refuse("has side effects in its jvp")
+            self.break_graph("has side effects in its jvp")
         if body is None or not body.again or not self.materializes or not all(self.copied()):
-            self.refuse("has a jvp that gives something else than a tangent for each result, or tangents of views")
+            self.break_graph("has a jvp that gives something else than a tangent for each result, or tangents of views")
         return tangents, (body, tuple([item in moving for item in self.tensors]))
 
     def rule(
@@ -259,21 +259,21 @@ class Application:
         kept: list[Any],
     ) -> GradientRule:
         """The rule that the graph gives to autograd. Values that the backward and the `jvp` use and the forward hasn't saved are appended to `kept`."""
-        dirty, non_differentiable = self.told("dirty_tensors"), self.told("non_differentiable")
+        dirty, non_differentiable = self.recorded("dirty_tensors"), self.recorded("non_differentiable")
         graph = self.vm.graph
         if self.transformed and dirty:
-            self.refuse("changes a tensor in place")
+            self.break_graph("changes a tensor in place")
         if any(obj not in self.tensors for obj in dirty):
-            self.refuse("changes a tensor that it doesn't give")
+            self.break_graph("changes a tensor that it doesn't give")
         if graph.autograd_node is not None and self.share_memory(dirty, graph.input_fakes()):
-            self.refuse("changes a tensor from outside")
+            self.break_graph("changes a tensor from outside")
         if self.transformed and any(self.is_computed(node) for node in graph.nodes_of(self.saved)):
-            self.refuse(COMPUTED)
+            self.break_graph(COMPUTED)
         backwards = {which: BackwardGraph(self.operands(body, gradients, "gradient", kept)) for which, body in bodies.items()}
         pushed = None if forward is None else ForwardGraph(self.operands(forward[0], tangents, "tangent", kept), self.moved(), forward[1])
         once, again = is_once_differentiable(self.real), all(body.again for body in bodies.values())
         if (graph.autograd_node is None or self.transformed) and not once and not again:
-            self.refuse("has a backward of which autograd records something else than its operators")
+            self.break_graph("has a backward of which autograd records something else than its operators")
         return GradientRule(
             self.real.__name__,
             tuple([index for index, obj in enumerate(self.tensors) if obj in dirty]),
@@ -295,7 +295,7 @@ class Application:
                 found.append(("saved", saved.index(node)))
             else:
                 if self.transformed and self.is_computed(node):
-                    self.refuse(COMPUTED)
+                    self.break_graph(COMPUTED)
                 if node not in kept:
                     kept.append(node)
                 found.append(("kept", kept.index(node)))
@@ -314,7 +314,7 @@ class Application:
         sharing = self.vm.graph.fakes.sharing_memory(fakes) if tensors else []
         return any(isinstance(obj, TensorObject) and any(obj.fake is fake for fake in sharing) for obj in tensors)
 
-    def refuse(self, why: str) -> NoReturn:
+    def break_graph(self, why: str) -> NoReturn:
         """Stop the trace, so that the Function runs natively."""
         self.vm.unsupported(self.reason(f"which {why}"))
 

@@ -70,7 +70,7 @@ class Question:
         """The leaves that a gradient reaches, or the reason why the graph can't ask: gradients would continue beyond its inputs, or Python code computes them.
         In a backward, only leaves that it computes itself count."""
         graph = vm.graph
-        graph.refuse_transformed("gradients asked for")
+        graph.reject_transformed("gradients asked for")
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
         can_ask = graph.body is graph.outermost or (graph.body.is_backward and graph.transform_around() is None)
         if not graph.demands.takes_gradients or not can_ask or len(tensors) != len(self.outputs) + len(self.inputs or ()):

@@ -19,7 +19,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.torch_state.torch_classes import is_plain
 
 
-def refuse(vm: TorchVM, why: str = "") -> NoReturn:
+def break_graph(vm: TorchVM, why: str = "") -> NoReturn:
     vm.unsupported(breaks.MutatedInputUnsupported(f"requires_grad of a tensor from outside{why}"))
 
 
@@ -37,12 +37,12 @@ def tensor_requires_grad_(vm: TorchVM, self: TensorObject, requires_grad: Object
 
 
 def set_requires_grad(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
-    vm.graph.refuse_transformed("requires_grad_() of a tensor")
+    vm.graph.reject_transformed("requires_grad_() of a tensor")
     if self.look(vm).requires_grad == enabled:
         return
     if self.source is None:
         if vm.graph.is_inner() and not vm.graph.body.makes(self.node):
-            refuse(vm, " the function that an operator takes")
+            break_graph(vm, " the function that an operator takes")
         enter(vm, torch.Tensor.requires_grad_, [self, vm.const(enabled)])
         return
     check(vm, self)
@@ -60,11 +60,11 @@ def check(vm: TorchVM, self: TensorObject) -> None:
     """Stop the trace if a tensor from outside can't become another node, or if torch raises."""
     fake = self.look(vm)
     if vm.graph.is_inner() or vm.graph.function_modes.asks_modes():
-        refuse(vm, " inside an operator that takes functions, or under a function mode")
+        break_graph(vm, " inside an operator that takes functions, or under a function mode")
     if not is_plain(self.cls) or fake.is_inference() or not (fake.is_floating_point() or fake.is_complex()):
-        refuse(vm, " that is no plain one of floats")
+        break_graph(vm, " that is no plain one of floats")
     if not read_is_leaf(vm, self).constant(vm):
-        refuse(vm, " that autograd has computed")
+        break_graph(vm, " that autograd has computed")
 
 
 def turned_into_new(vm: TorchVM, self: TensorObject, enabled: bool) -> None:

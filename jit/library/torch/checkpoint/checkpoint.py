@@ -92,7 +92,7 @@ for target in (checkpointed, tag_activation_checkpoint):
     stand_in(target, lambda inner, *operands, **options: inner(*operands))
 
 
-def refuse(vm: TorchVM, why: str = "") -> NoReturn:
+def break_graph(vm: TorchVM, why: str = "") -> NoReturn:
     vm.unsupported(breaks.UnsupportedOperation(f"torch.utils.checkpoint.checkpoint{why}"))
 
 
@@ -138,12 +138,12 @@ class Captured:
         if isinstance(obj, TensorObject):
             if self._is_computed(obj) and obj not in self.computed:
                 if obj.has_more() or not (obj.cls is torch.Tensor or obj.kind.wraps):
-                    refuse(self.vm, " of a function that returns a tensor of a subclass, or with attributes of its own")
+                    break_graph(self.vm, " of a function that returns a tensor of a subclass, or with attributes of its own")
                 self.computed.append(obj)
             return
         parts = self._parts(obj)
         if parts is None and obj.source is None and not isinstance(obj, ConstObject):
-            refuse(self.vm, f" of a function that returns {obj!r}")
+            break_graph(self.vm, f" of a function that returns {obj!r}")
         for part in parts or ():
             self._collect(part)
 
@@ -222,18 +222,18 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
         try:
             how["context_fn"] = real_callable(vm, kwargs.pop("context_fn"))
         except NotConstant:
-            refuse(vm, " with a context_fn that is made inside compiled code")
+            break_graph(vm, " with a context_fn that is made inside compiled code")
     how = {name: value for name, value in how.items() if name == "preserve_rng_state" or value is not SIGNATURE.parameters[name].default}
     said, reentrant = reentrant is not None, reentrant is None or bool(reentrant)
     if reentrant and (kwargs or how.keys() - {"preserve_rng_state"}):
-        refuse(vm)
+        break_graph(vm)
     requires = not reentrant or any(requires_gradient(vm, arg) for arg in args)
     if not (said and requires) and not can_wait(vm):
-        refuse(vm, " that warns, where warnings are errors, or are recorded")
+        break_graph(vm, " that warns, where warnings are errors, or are recorded")
     if not reentrant and vm.graph.modes.switches.read(vm.guards, HOOKS_FORBIDDEN) is not None:
-        refuse(vm, ", where hooks on saved tensors are forbidden")
+        break_graph(vm, ", where hooks on saved tensors are forbidden")
     if not requires and vm.graph.modes.current.grad:
-        refuse(vm, " with use_reentrant=True, of arguments that require no gradient")
+        break_graph(vm, " with use_reentrant=True, of arguments that require no gradient")
     if not (said and requires):
         vm.effects.in_order(WarnedOfCheckpoint(said, requires))
     if not vm.graph.modes.current.grad:
@@ -252,22 +252,22 @@ def captured(
     """The result of a checkpointed call, whose function is captured as an inner graph."""
     graph = vm.graph
     if any(isinstance(obj := vm.observe(arg), TensorObject) and obj.kind.is_disguised for arg in (*args, *kwargs.values())):
-        refuse(vm, " of a tensor of a subclass, whose overrides may be off in the backward pass")
+        break_graph(vm, " of a tensor of a subclass, whose overrides may be off in the backward pass")
     result = trace_inside(
         vm,
         lambda: Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs))),
         [function, *args, *kwargs.values()],
-        lambda why: refuse(vm, f" {why}"),
+        lambda why: break_graph(vm, f" {why}"),
         untells=True,
     )
     if reentrant and not result.is_differentiable():
-        refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
+        break_graph(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
     changed = changes(graph.body)
     outside = check(vm, graph.body, changed, result.computed)
     if outside and reentrant:
         how = how | {"early_stop": False}
     if graph.autograd_node is not None and changed and "context_fn" in how:
-        refuse(vm, " with a context_fn, of a function that changes tensors in place, with a backend that uses AOTAutograd")
+        break_graph(vm, " with a context_fn, of a function that changes tensors in place, with a backend that uses AOTAutograd")
     again = repeated(vm, graph.body, changed, result.computed) if graph.autograd_node is not None and changed else None
     batches = [] if again is None else [batch for batch in again.batches if graph.body.makes(batch.node)]
     arguments = [graph.body.own(arg.node) for arg in map(vm.observe, args) if isinstance(arg, TensorObject)]
@@ -278,7 +278,7 @@ def captured(
         inner = without_statistics(inner, graph.fakes.running)
     if not result.computed:
         if operators:
-            refuse(vm, " of a function that computes nothing that it returns")
+            break_graph(vm, " of a function that computes nothing that it returns")
         return result.result
     computed = node_of(vm, inner, how, indices)
     assert isinstance(computed, TupleObject)
@@ -293,7 +293,7 @@ def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: froz
     if vm.graph.autograd_node is None:
         return vm.graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes, arguments)}, {})
     if runs_functions(inner):
-        refuse(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
+        break_graph(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
     meta = {CONTEXT_FN: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
     keeps = how.get("preserve_rng_state", True)
     return vm.graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})

@@ -23,7 +23,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_modes import MODE_CHANGES
 
 
-def refuse(vm: VM, why: str) -> NoReturn:
+def break_graph(vm: VM, why: str) -> NoReturn:
     vm.unsupported(breaks.UnsupportedOperation(f"torch.utils.checkpoint.checkpoint of a function that changes in place {why}"))
 
 
@@ -40,10 +40,10 @@ def check(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence
     """Stop the trace if changes can't happen twice as they do in eager; returns the tensors from outside the function that are changed."""
     fakes = body.changed_lifted() if changed else []
     if any(fake.requires_grad for fake in fakes):
-        refuse(vm, "a tensor that requires a gradient")
+        break_graph(vm, "a tensor that requires a gradient")
     operands = [node.meta["example_value"] for node in body.lifted.values()]
     if needs_what_was_changed([result.look(vm) for result in results], [fake for fake in operands if isinstance(fake, torch.Tensor)]):
-        refuse(vm, "what its gradient needs")
+        break_graph(vm, "what its gradient needs")
     return fakes
 
 
@@ -90,7 +90,7 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
     fakes = {id(fake) for fake in body.changed_lifted()}
     counts = [node for node in changed if (tensor := changed_by(node)) is not None and id(tensor.meta["example_value"]) in fakes]
     if not all(node in norms or node in counts or computes(body, node) for node in changed):
-        refuse(vm, "what its own operators have not computed, with a backend that uses AOTAutograd")
+        break_graph(vm, "what its own operators have not computed, with a backend that uses AOTAutograd")
     differentiable = [result.look(vm) for result in results if result.look(vm).requires_grad]
     if not (norms or fakes) or not differentiable:
         return None
@@ -101,7 +101,7 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
         or not are_of_batch_norm(body, changed, norms, counts)
         or not come_again(changed, norms, counts, differentiable)
     ):
-        refuse(vm, "tensors from around it, and not as BatchNorm does, with a backend that uses AOTAutograd")
+        break_graph(vm, "tensors from around it, and not as BatchNorm does, with a backend that uses AOTAutograd")
     return around(vm, body, norms, counts)
 
 
@@ -112,7 +112,7 @@ def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Nod
         all(grows(node) for node in counts)
         and all(node.target in BATCH_NORMS and type(given.get("momentum", 0.1)) is float for node, given in norms.items())
         and are_apart(body, [*means, *variances, *[node.args[0] for node in counts]])
-        and not any(is_changed_behind(node, given["input"], changed) for node, given in norms.items())
+        and not any(is_changed_after(node, given["input"], changed) for node, given in norms.items())
     )
 
 
@@ -135,7 +135,7 @@ def around(vm: TorchVM, body: Body, norms: dict[fx.Node, dict[str, Any]], counts
     tensors = tuple([batch for batch in batches if batch is not None])
     known = {node for change in vm.graph.part(RepeatedChanges).left for part in change.now[2:] for node in part}
     if len(tensors) != len(batches) or not all(node in inputs and node not in known for part in nodes for node in part):
-        refuse(vm, "what the graph computes, or another checkpoint changes too, with a backend that uses AOTAutograd")
+        break_graph(vm, "what the graph computes, or another checkpoint changes too, with a backend that uses AOTAutograd")
     how = BatchStatistics(tuple([given.get("momentum", 0.1) for given in norms.values()]), tuple([node.args[1] for node in counts]))
     return Repeated(how, tensors, *nodes)
 
@@ -178,7 +178,7 @@ def are_apart(body: Body, tensors: Sequence[fx.Node]) -> bool:
     return all(tensor in lifted and len(tensor.users) == 1 and memory.count(memory_of(tensor)) == 1 for tensor in tensors)
 
 
-def is_changed_behind(norm: fx.Node, batch: fx.Node, changed: Sequence[fx.Node]) -> bool:
+def is_changed_after(norm: fx.Node, batch: fx.Node, changed: Sequence[fx.Node]) -> bool:
     """Return whether a tensor that a BatchNorm has normalised is changed in place later."""
     later = changed[changed.index(norm) + 1 :]
     return any((tensor := changed_by(node)) is not None and memory_of(tensor) == memory_of(batch) for node in later if statistics_of(node) is None)

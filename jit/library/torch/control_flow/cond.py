@@ -6,7 +6,7 @@ import torch
 from torch._higher_order_ops.cond import cond_op
 
 from framejit.graph.builder import TorchVM
-from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, told
+from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described
 from framejit.objects.core import abstract
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import app, models
@@ -55,18 +55,18 @@ def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
     assert isinstance(pred, TensorObject)
     look = pred.look(vm)
     if look.dtype is not torch.bool or look.dim() > 1 or any(size != 1 for size in look.shape):
-        functions.refuse(f"with the predicate {told(vm, pred)}, which is no single bool")
+        functions.break_graph(f"with the predicate {described(vm, pred)}, which is no single bool")
     return vm.graph.nodes_of([pred])[0]
 
 
 def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
     """Stop the trace unless the branches give the same results apart from the numbers in tensors."""
     if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
-        functions.refuse("whose branches give trees of different structure")
+        functions.break_graph("whose branches give trees of different structure")
     for a, b in zip(true.leaves, false.leaves, strict=True):
         if isinstance(a, TensorObject) and isinstance(b, TensorObject):
-            same = told(vm, a) == told(vm, b)
+            same = described(vm, a) == described(vm, b)
         else:
             same = a is b or (a.cls is b.cls and a.cls in CONSTANTS and a.constant(vm) == b.constant(vm))
         if not same:
-            functions.refuse(f"whose branches give {told(vm, a)} and {told(vm, b)}")
+            functions.break_graph(f"whose branches give {described(vm, a)} and {described(vm, b)}")

@@ -16,7 +16,7 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from framejit.graph.builder import TorchVM
 from framejit.library.torch.control_flow.loop_arguments import copy_of
-from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, told
+from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described
 from framejit.objects.core import abstract
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import app, models
@@ -81,7 +81,7 @@ def while_loop(vm: TorchVM, condition: Object, body: Object, carried: Object) ->
     step = functions.traced(body, args)
     (pred,) = test.tensors
     if pred.look(vm).dtype is not torch.bool or pred.look(vm).dim():
-        functions.refuse(f"with a condition that gives {told(vm, pred)}, and not one bool")
+        functions.break_graph(f"with a condition that gives {described(vm, pred)}, and not one bool")
     functions.check_unchanged((test, step))
     functions.check_like(step.leaves, begin, "carried values")
     first = functions.nodes(args)
@@ -137,7 +137,7 @@ def combine_rows(vm: TorchVM, combine: Object, rows: Object) -> Object:
     functions.check_unchanged((step,))
     functions.check_like(step.leaves, functions.all_tensors(args[: len(xs)], "the value to scan"), "values to scan")
     if not step.graph.is_elementwise(vm.graph.fakes.running):
-        functions.refuse('with combine_mode="pointwise" of a function that isn\'t elementwise')
+        functions.break_graph('with combine_mode="pointwise" of a function that isn\'t elementwise')
     first = functions.nodes(args)
     operands = functions.operands((step,), first)
     additional = tuple(operands[len(first) :])

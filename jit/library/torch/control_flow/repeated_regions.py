@@ -111,7 +111,7 @@ def has_changes(vm: TorchVM) -> bool:
 
 
 def look(tensor: TensorObject, vm: TorchVM) -> Any:
-    """What traced functions can find out about a tensor. Raises Unknown if that is more than its fake shows."""
+    """The facts that traced functions can find out about a tensor. Raises Unknown if that is more than its fake shows."""
     fake = tensor.look(vm)
     if tensor.cls not in PLAIN_TENSORS or fake.layout is not torch.strided or (tensor.attrs is not None and tensor.attrs.entries):
         raise Unknown

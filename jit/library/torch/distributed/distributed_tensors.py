@@ -27,7 +27,7 @@ from framejit.library.torch.overrides.made_wrappers import WrapperTensors, flatt
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, NotConstant, Object
-from framejit.objects.core.registry import models, refuse, wrapper_for, wraps
+from framejit.objects.core.registry import models, unsupported, wrapper_for, wraps
 from framejit.objects.tensors.tensorkind import kind_of_class, tensor_kind
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
@@ -198,7 +198,7 @@ def register() -> None:
     makes_node(DTensor.to_local)
     makes_node(DTensor.redistribute)
     makes_node(DTensor.full_tensor)
-    refuse(breaks.TensorSubclass("DTensor, made by distribute_tensor(), which communicates"), distribute_tensor)
+    unsupported(breaks.TensorSubclass("DTensor, made by distribute_tensor(), which communicates"), distribute_tensor)
     models(DeviceMesh.__getitem__)(part_of_mesh)
     models(DTensor.device_mesh.fget)(read_mesh)
     models(DTensor.placements.fget)(read_placements)

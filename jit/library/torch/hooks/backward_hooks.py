@@ -73,12 +73,12 @@ class GradientChange:
     (tap, place) before. `given`: the result of the graph that each gradient becomes; None: it stays the same."""
 
     graph: InnerGraph
-    told: tuple[tuple[int, int], ...]
+    received: tuple[tuple[int, int], ...]
     given: tuple[int | None, ...]
 
     def meaning(self) -> tuple[object, ...]:
         """A value that is equal for two changes with the same effect."""
-        return self.graph.pattern(), self.graph.operands, self.told, self.given
+        return self.graph.pattern(), self.graph.operands, self.received, self.given
 
 
 def run_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject]) -> Object:
@@ -129,9 +129,9 @@ class Pass:
         self.node = asked.ask_listening(vm, leaves, tuple([self.taps[index] for index in come_by]), tuple(attached))
         result = self.graph.result_of(self.node)
         assert isinstance(result, TupleObject)
-        told = iter([vm.observe(item) for item in result.items(vm)])
-        self.gradients = [next(told) for _ in leaves]
-        self.told = {index: [next(told) for _ in range(counts[index + len(leaves)])] for index in come_by}
+        received = iter([vm.observe(item) for item in result.items(vm)])
+        self.gradients = [next(received) for _ in leaves]
+        self.received = {index: [next(received) for _ in range(counts[index + len(leaves)])] for index in come_by}
         self.events = [index for index, _ in order]
 
     def order(self, fakes: list[torch.Tensor]) -> list[tuple[int, int]]:
@@ -145,7 +145,7 @@ class Pass:
         """A change as an argument of the node."""
         if change is None:
             return None
-        places = tuple([(self.positions[tap], place) for tap, place in change.told])
+        places = tuple([(self.positions[tap], place) for tap, place in change.received])
         return self.graph.attach(change.graph, {}), change.graph.operands, places, change.given
 
     def run(self) -> dict[int, GradientChange]:
@@ -158,11 +158,11 @@ class Pass:
             if index < count:
                 self.accumulate(index)
                 continue
-            hook, told = self.hooks[index - count], self.told[index - count]
+            hook, received = self.hooks[index - count], self.received[index - count]
             if not isinstance(hook, Listener):
-                vm.call_app(app.retain, [hook, *told])
-            elif (changed := self.call(hook, told)) is not None:
-                changes[index - count] = self.change(told, changed)
+                vm.call_app(app.retain, [hook, *received])
+            elif (changed := self.call(hook, received)) is not None:
+                changes[index - count] = self.change(received, changed)
         return changes
 
     def accumulate(self, index: int) -> None:
@@ -170,35 +170,35 @@ class Pass:
         vm, leaf, gradient = self.vm, self.leaves[index], self.gradients[index]
         before, after = hooks_of(vm, leaf)
         if not before and not after:
-            others = [*self.gradients[:index], *[obj for items in self.told.values() for obj in items]]
+            others = [*self.gradients[:index], *[obj for items in self.received.values() for obj in items]]
             layout = layout_for(vm, leaf, gradient, gradient in others)
             vm.call_app(app.accumulate, [TupleObject([leaf]), TupleObject([gradient]), TupleObject([vm.const(layout)]), vm.const(False)])
             return
         layout = layout_of_grad(leaf.look(vm))
         vm.call_app(app.accumulate_with_hooks, [leaf, gradient, TupleObject(before), vm.const(layout), TupleObject(after)])
 
-    def call(self, hook: Listener, told: list[Object]) -> list[Object] | None:
+    def call(self, hook: Listener, received: list[Object]) -> list[Object] | None:
         """Call a hook of the program; returns the gradients with which autograd continues, None if they are unchanged."""
         vm, before = self.vm, set(self.graph.body.kept)
-        given = told if hook.inputs is None else [TupleObject(told[: hook.inputs]), TupleObject(told[hook.inputs :])]
+        given = received if hook.inputs is None else [TupleObject(received[: hook.inputs]), TupleObject(received[hook.inputs :])]
         call = app.call_hook_in_method if self.asked.is_method else app.call_hook
         found = vm.observe(vm.call_app(call, [hook.hook, *given]))
         written = changed_by(self.graph.body.kept - before)
-        if storages(written) & (self.saved | storages([obj.look(vm) for items in self.told.values() for obj in items if isinstance(obj, TensorObject)])):
+        if storages(written) & (self.saved | storages([obj.look(vm) for items in self.received.values() for obj in items if isinstance(obj, TensorObject)])):
             self.asked.stop(vm, ", where a hook changes in place what the gradients are computed from")
         if is_none(found):
             return None
         if hook.inputs is None:
-            return None if found is told[0] else [found]
+            return None if found is received[0] else [found]
         items = [vm.observe(item) for item in found.items(vm)] if isinstance(found, TupleObject) and found.cls is tuple else []
         if len(items) != hook.inputs:
             self.asked.stop(vm, NO_GRADIENT)
-        return None if all(new is old or (is_none(new) and is_none(old)) for new, old in zip(items, told)) else items
+        return None if all(new is old or (is_none(new) and is_none(old)) for new, old in zip(items, received)) else items
 
-    def change(self, told: list[Object], changed: list[Object]) -> GradientChange:
+    def change(self, received: list[Object], changed: list[Object]) -> GradientChange:
         """A hook's change as a graph. Stops the trace if it can't be computed again by a graph."""
         vm, given, made = self.vm, list[int | None](), list[fx.Node]()
-        for old, new in zip(told, changed):
+        for old, new in zip(received, changed):
             if new is old or (is_none(new) and is_none(old)):
                 given.append(None)
             elif isinstance(old, TensorObject) and isinstance(new, TensorObject) and looks_like(new.look(vm), old.look(vm)):
@@ -207,7 +207,7 @@ class Pass:
             else:
                 self.asked.stop(vm, NO_GRADIENT)
         places: dict[fx.Node, tuple[int, int]] = {}
-        for tap, items in self.told.items():
+        for tap, items in self.received.items():
             for place, obj in enumerate(items):
                 if isinstance(obj, TensorObject):
                     places.setdefault(obj.node, (tap, place))  # the one that was passed first is there when autograd reaches the hook

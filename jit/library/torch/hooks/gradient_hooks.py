@@ -147,7 +147,7 @@ class Listener:
 
 
 class Listening:
-    """What a graph's own backward passes must do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
+    """The tasks of a graph's own backward passes: call its hooks, and keep gradients of tensors that aren't leaves.
 
     `hooks`: Listeners in the order in which they were registered. `on_inputs`: hooks that the trace has registered on tensors from outside.
     `retaining`: Objects of tensors of the graph whose gradients are kept. `tokens`: sources of modules whose hooks autograd calls after the graph, and the

@@ -55,7 +55,7 @@ def real_function(vm: VM, obj: Object) -> Any:
 def push_hooks(vm: TorchVM, pack_hook: Object, unpack_hook: Object) -> Object:
     graph = vm.graph
     checked = CheckedHooks(vm, pack_hook, unpack_hook)
-    graph.refuse_transformed("hooks on saved tensors")
+    graph.reject_transformed("hooks on saved tensors")
     if graph.is_inner():
         vm.unsupported(breaks.GlobalStateUnsupported("hooks on saved tensors, in a function that an operator takes"))
     if not graph.demands.takes_hooks:
@@ -94,10 +94,10 @@ class CheckedHooks:
     def check(self, hooks: TracedHooks, target: Any) -> None:
         """Trace the hooks for the tensors that an operator has saved."""
         if torch.is_grad_enabled() and (target in STAND_INS or hasattr(target, "on_fakes")):
-            self.refuse()  # the real operator doesn't save the same tensors
+            self.break_graph()  # the real operator doesn't save the same tensors
         saved, hooks.saved = hooks.saved, []
         if any(kind_of_class(type(tensor)).wraps or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg() for tensor in saved):
-            self.refuse()
+            self.break_graph()
         for tensor in saved:
             key = look_of(tensor)
             if key not in self.known and isinstance(tensor, FakeTensor):  # with a real one, framejit computes for itself
@@ -109,7 +109,7 @@ class CheckedHooks:
         graph = self.vm.graph
         found = [self.traced(tensor, cls) for cls in CLASSES]
         if graph.autograd_node is not None and (len({code.graph.pattern() for code in found}) > 1 or is_moved(found[0].graph, tensor.device)):
-            self.refuse()
+            self.break_graph()
 
     def traced(self, tensor: torch.Tensor, cls: type) -> BackwardCode:
         """The hooks as a graph, for a tensor of a class."""
@@ -117,7 +117,7 @@ class CheckedHooks:
         try:
             code: BackwardCode | None = vm.attempt(lambda: with_gradients_off(vm, lambda: self.computed(tensor, cls)))
         except SideEffects:
-            self.refuse()
+            self.break_graph()
         if (
             code is None
             or code.reads_outside
@@ -125,7 +125,7 @@ class CheckedHooks:
             or any(code.reached.has_outside(obj) for obj in vm.effects.mutated_since(0))
             or any(has_effect(node, graph.fakes.running) for node in code.graph.graph.nodes if node.op.startswith("call") and node not in code.graph.kept)
         ):
-            self.refuse()
+            self.break_graph()
         graph.runs_later(code.reached, False, self.reason, place=self.place)
         return code
 
@@ -147,7 +147,7 @@ class CheckedHooks:
 
         return trace_backward(vm, [self.pack, self.unpack], run)
 
-    def refuse(self) -> NoReturn:
+    def break_graph(self) -> NoReturn:
         self.vm.restart(self.place, self.reason)
 
 
@@ -158,7 +158,7 @@ def is_moved(graph: InnerGraph, device: torch.device) -> bool:
 
 
 def look_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """What a program may ask about a tensor. Symbolic sizes are distinguished by what they are computed from."""
+    """The facts that a program may ask about a tensor. Symbolic sizes are distinguished by what they are computed from."""
     sizes = tuple([str(size) for size in (*tensor.size(), *tensor.stride())])
     return tensor.dtype, tensor.device, sizes, tensor.requires_grad
 

@@ -59,11 +59,11 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
     graph.begin_inner(is_backward=True)
     body = graph.body
     looked_at: list[Object] = []
-    count, told = vm.guards.count(), vm.answers.count()
+    count, answers = vm.guards.count(), vm.answers.count()
     try:
         computed, looked_at = vm.noting_looks(run)
     except Raise:
-        vm.answers.after_raise_inside(told)
+        vm.answers.after_raise_inside(answers)
         computed = None
     if computed is None:
         vm.trail.undo_to(mark)

@@ -24,7 +24,7 @@ from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import control_flow as plain
 
 T = TypeVar("T")
-Refuse = Callable[[str], NoReturn]
+BreakGraph = Callable[[str], NoReturn]
 """A function that stops the trace, for a reason such as "of a function that raises"."""
 
 
@@ -32,7 +32,7 @@ def trace_inside(
     vm: TorchVM,
     run: Callable[[], T],
     used: Iterable[Object],
-    refuse: Refuse,
+    break_graph: BreakGraph,
     items_by_index: bool = False,
     takes_floats: bool = True,
     takes_numbers: bool = False,
@@ -44,16 +44,16 @@ def trace_inside(
     Stops the trace if it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
     mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
-    told = vm.answers.count()
+    answers = vm.answers.count()
     vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
     try:
         result = run()
     except Raise:
         if untells:
-            vm.answers.after_raise_inside(told)
-        refuse("of a function that raises")
+            vm.answers.after_raise_inside(answers)
+        break_graph("of a function that raises")
     if is_changed(vm, mark, before) or vm.graph.modes.current != modes:
-        refuse("of a function with side effects")
+        break_graph("of a function with side effects")
     return result
 
 
@@ -84,12 +84,12 @@ class Functions:
         self.vm = vm
         self.operator = operator
         if asks_modes and vm.graph.function_modes.asks_modes():
-            self.refuse("under a function mode, which is asked what the operator gives")
-        vm.graph.refuse_transformed(operator)
+            self.break_graph("under a function mode, which is asked what the operator gives")
+        vm.graph.reject_transformed(operator)
         self.copied = False
         """Whether a function returns copies of tensors that it would otherwise return themselves, or views of them."""
 
-    def refuse(self, why: str) -> NoReturn:
+    def break_graph(self, why: str) -> NoReturn:
         """Stop the trace at the program's call."""
         self.vm.unsupported(breaks.InnerFunction(self.operator, why))
 
@@ -104,7 +104,7 @@ class Functions:
         """Trace a function that returns a tensor. `items_by_index`: see graph/body.py."""
         found = self._call(function, args, items_by_index)
         if not isinstance(found, TensorObject):
-            self.refuse(f"of a function that gives {found!r}, and no tensor")
+            self.break_graph(f"of a function that gives {found!r}, and no tensor")
         return self.ended([found], self.vm.const(None))
 
     def _call(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> Object:
@@ -114,14 +114,14 @@ class Functions:
         def run() -> Object:
             return vm.observe(abstract.call(vm, function, list(args), {}))
 
-        return trace_inside(vm, run, used, self.refuse, items_by_index, takes_floats=False, takes_numbers=not items_by_index)
+        return trace_inside(vm, run, used, self.break_graph, items_by_index, takes_floats=False, takes_numbers=not items_by_index)
 
     def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
         """End the graph that is being traced, and return it."""
         graph = self.vm.graph
         changes = graph.body.changes_lifted()
         if graph.is_one_autograd_node and graph.body.changes_uncounted():
-            self.refuse("of a function that changes running statistics, or tensors in a list")
+            self.break_graph("of a function that changes running statistics, or tensors in a list")
         leaves = self._apart(graph.body, leaves)
         inner = graph.end_inner([leaf for leaf in leaves if isinstance(leaf, TensorObject)])
         return FunctionGraph(inner, leaves, structure, changes)
@@ -132,7 +132,7 @@ class Functions:
         for leaf in leaves:
             if isinstance(leaf, TensorObject):
                 if leaf.kind.is_disguised or leaf.has_more():
-                    self.refuse("of a function that gives a tensor of a subclass, or with attributes of its own")
+                    self.break_graph("of a function that gives a tensor of a subclass, or with attributes of its own")
                 self.vm.graph.refresh()
                 taken = storages([fake for placeholder in body.lifted.values() if isinstance(fake := placeholder.meta["example_value"], torch.Tensor)])
                 taken |= storages([other.fake for other in found if isinstance(other, TensorObject)])
@@ -164,30 +164,30 @@ class Functions:
         found = [self.vm.observe(value) for value in values]
         for value in found:
             if not isinstance(value, TensorObject):
-                self.refuse(f"with {what} {value!r}, which is no tensor")
+                self.break_graph(f"with {what} {value!r}, which is no tensor")
             if value.kind.is_disguised:
-                self.refuse(f"with {what} {value!r}, a tensor of a subclass")
+                self.break_graph(f"with {what} {value!r}, a tensor of a subclass")
         return found  # type: ignore[return-value]
 
     def check_like(self, found: Sequence[Object], expected: Sequence[TensorObject], what: str) -> None:
         """Stop the trace if a function doesn't return tensors that look like these."""
         if len(found) != len(expected):
-            self.refuse(f"of a function that gives {len(found)} values where there are {len(expected)} {what}")
+            self.break_graph(f"of a function that gives {len(found)} values where there are {len(expected)} {what}")
         for a, b in zip(found, expected):
-            if told(self.vm, a) != told(self.vm, b):
-                self.refuse(f"of a function that gives {told(self.vm, a)} in the place of {told(self.vm, b)}")
+            if described(self.vm, a) != described(self.vm, b):
+                self.break_graph(f"of a function that gives {described(self.vm, a)} in the place of {described(self.vm, b)}")
 
     def check_unchanged(self, functions: Iterable[FunctionGraph]) -> None:
         """Stop the trace if a function changes a tensor from outside it."""
         if any(function.changes for function in functions):
-            self.refuse("of a function that changes tensors in place")
+            self.break_graph("of a function that changes tensors in place")
 
     def check_changes(self, functions: Iterable[FunctionGraph], operands: Sequence[fx.Node]) -> None:
         """Stop the trace if a function changes a tensor from outside it, and autograd would have to know."""
         if any(function.changes for function in functions) and self.vm.graph.modes.current.grad:
             fakes = [operand.meta["example_value"] for operand in operands]
             if any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in fakes):
-                self.refuse("of a function that changes tensors in place, where others require gradients")
+                self.break_graph("of a function that changes tensors in place, where others require gradients")
 
     def filled_in(self, leaves: Sequence[Object], results: Iterable[Object]) -> list[Object]:
         """The leaves of a result, with the operator's results in place of tensors."""
@@ -202,12 +202,12 @@ def look_of(tensor: TensorObject, vm: TorchVM) -> str:
     return f"{str(look.dtype).removeprefix('torch.')}[{sizes}] on {look.device} with strides {tuple(look.stride())}"
 
 
-def told(vm: TorchVM, leaf: Object) -> Any:
+def described(vm: TorchVM, leaf: Object) -> Any:
     """A leaf of a result, for messages."""
     return look_of(leaf, vm) if isinstance(leaf, TensorObject) else repr(leaf)
 
 
-@models(plain.refuse)
-def refuse(vm: TorchVM, operator: Object, why: Object) -> Object:
+@models(plain.break_graph)
+def break_graph(vm: TorchVM, operator: Object, why: Object) -> Object:
     """Stop the trace, for a stand-in of an operator."""
-    Functions(vm, vm.observe(operator).constant(vm)).refuse(vm.observe(why).constant(vm))
+    Functions(vm, vm.observe(operator).constant(vm)).break_graph(vm.observe(why).constant(vm))

@@ -66,7 +66,7 @@ SIZES.append(size_of_nested)
 
 
 @rule(Phase.CHECK_CHANGE)
-def refuse_change_of_nested(state: TraceState, operation: OperatorCall) -> None:
+def reject_change_of_nested(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of the data of a nested tensor from outside."""
     nested = state.part(KnownNested)
     if nested.tensors and nested.are_changed(operation.changed()):

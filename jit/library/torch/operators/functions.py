@@ -18,7 +18,7 @@ from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, IdentityConstant, Object
-from framejit.objects.core.registry import app_of, call_model, model_of, models, models_by_default, refuse, wraps
+from framejit.objects.core.registry import app_of, call_model, model_of, models, models_by_default, unsupported, wraps
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, is_checked
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import torch_call
@@ -283,4 +283,4 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
 # Functions that are refused, by name.
 
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
-    refuse(breaks.UnsupportedValue("a quantized tensor"), _function)
+    unsupported(breaks.UnsupportedValue("a quantized tensor"), _function)

@@ -90,7 +90,7 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "fused": False, "foreach": False, **on_gpu}  # the backend fuses by itself, and AOTAutograd can't trace the kernels; steps stay on a GPU
 
 
-def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> None:
+def reject_unsupported(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> None:
     """Have a step run uncompiled if it isn't arithmetic on dense tensors, or if autograd is to record it."""
     if records(vm, given, lists):
         vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
@@ -129,7 +129,7 @@ def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
             given[name].constant(vm)
 
 
-def refuse_empty(vm: TorchVM, params: list[Object]) -> None:
+def reject_empty(vm: TorchVM, params: list[Object]) -> None:
     """Stop the trace at a step of Adafactor, which divides by the numbers of elements, of an empty parameter."""
     if any(isinstance(param, TensorObject) and not param.look(vm).numel() for param in params):
         vm.unsupported(breaks.OptimizerStep("Adafactor of an empty parameter"))
@@ -144,12 +144,12 @@ def arithmetic(function: Callable[..., Any]) -> None:
     def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
         lists = {name: [vm.observe(item) for item in value.items(vm)] for name, value in given.items() if isinstance(value, ListObject)}
-        refuse(vm, given, lists)
+        reject_unsupported(vm, given, lists)
         state = [item for name, items in lists.items() if name not in (parameters, gradients) for item in items if item.cls is not type(None)]
         leave_first_step(vm, function.__name__, given, [*state, *lists.get(MADE, ())])
         if vm.graph.autograd_node is not None:
             if by_tensors is optimizer_steps.adafactor:
-                refuse_empty(vm, lists[parameters])
+                reject_empty(vm, lists[parameters])
             rest_on_decisions(vm, given)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):

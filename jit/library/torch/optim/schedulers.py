@@ -71,7 +71,7 @@ class SchedulerStep:
         return [self.outcome]
 
 
-def refuse(vm: VM, why: str) -> NoReturn:
+def break_graph(vm: VM, why: str) -> NoReturn:
     """Have a step be made natively, in its place: the graph breaks there."""
     vm.unsupported(breaks.StepInPlace(why))
 
@@ -80,18 +80,18 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
     """The schedulers that a step changes. Breaks if the step can't be made after the graph."""
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
-        refuse(vm, "it isn't one of torch's from outside the compiled function")
+        break_graph(vm, "it isn't one of torch's from outside the compiled function")
     for name in CALLED:
         if hasattr(obj.cls, name):
             check_method(vm, obj, name)
     if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
-        refuse(vm, "it calls a function of the program's")
+        break_graph(vm, "it calls a function of the program's")
     if issubclass(obj.cls, OF_RULES):
         rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
         for rule in abstract.iterate(vm, rules):
             real = vm.observe(rule)
             if real.source is None or not vm.computes_number(real.value, is_fixed=False):
-                refuse(vm, "its schedule does more than to compute a number")
+                break_graph(vm, "its schedule does more than to compute a number")
     if not issubclass(obj.cls, OF_OTHERS):
         return [obj]
     parts = [vm.observe(part) for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers")))]
@@ -105,7 +105,7 @@ def check_method(vm: VM, scheduler: Object, name: str) -> None:
     """Break if a method of a scheduler is the program's."""
     found = vm.observe(abstract.getattr_(vm, scheduler, name))
     if not isinstance(found, MethodObject) or vm.observe(found.function).value not in OF_TORCH:
-        refuse(vm, f"its {name}() is the program's")
+        break_graph(vm, f"its {name}() is the program's")
     rest_on(vm, found.function)
 
 
@@ -113,12 +113,12 @@ def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
     """The groups of parameters of a scheduler's optimizer. Breaks if a learning rate is a tensor, or a group is of a class of the program's."""
     groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
     if not isinstance(groups, ListObject) or groups.cls is not list or vm.effects.is_mutated(groups):
-        refuse(vm, "the list of groups of parameters has changed in the same call")
+        break_graph(vm, "the list of groups of parameters has changed in the same call")
     found = [vm.observe(group) for group in groups.items(vm)]
     for group in found:
         rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.cls is dict and group.source is not None else None
         if rate is None or vm.observe(rate).cls not in (float, int):
-            refuse(vm, "a learning rate is no number")
+            break_graph(vm, "a learning rate is no number")
     return found  # type: ignore[return-value]
 
 
@@ -171,17 +171,17 @@ def step(function: Callable[[Any], None]) -> None:
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
         place = vm.place()
         if args or kwargs:
-            refuse(vm, "it has an argument")
+            break_graph(vm, "it has an argument")
         changed = check_scheduler(vm, self)
         if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
-            refuse(vm, "it may raise, under a handler")  # which wouldn't see an exception raised after the graph
+            break_graph(vm, "it may raise, under a handler")  # which wouldn't see an exception raised after the graph
         uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
         groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
         namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}
         if not all(one.constant(vm) for one in uneventful):
-            refuse(vm, "it warns or raises")
+            break_graph(vm, "it warns or raises")
         if any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
-            refuse(vm, "another step, or the program, has changed in the same call what it changes")
+            break_graph(vm, "another step, or the program, has changed in the same call what it changes")
         runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
         dicts = [*namespaces.values(), *groups.values()]
         outcome = CallOutcome(function, changed[0], dicts)

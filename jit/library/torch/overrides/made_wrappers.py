@@ -184,12 +184,12 @@ def make_wrapper(vm: TorchVM, function: Object, args: list[Object], kwargs: dict
 
 def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
     """The tensor made from the parts that `__tensor_flatten__` gives for the wrapper."""
-    told = [vm.observe(part) for part in abstract.unpack(vm, abstract.call_method(vm, made, "__tensor_flatten__"), 2)]
-    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, told[0])]
+    flattened = [vm.observe(part) for part in abstract.unpack(vm, abstract.call_method(vm, made, "__tensor_flatten__"), 2)]
+    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, flattened[0])]
     inner = [vm.observe(abstract.getattr_(vm, made, name)) for name in names]
     namespace = made.instance_dict(vm)
     try:
-        context = told[1].as_real(vm)
+        context = flattened[1].as_real(vm)
     except NotConstant:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, made with a context that is no constant"))
     if not inner or not all(isinstance(part, TensorObject) for part in inner) or namespace is None:
@@ -200,7 +200,7 @@ def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
     fake = result.look(vm)
     lost = set(namespace.open(vm)) - set(vars(fake))
     looks_alike = result.cls is made.cls and not lost and fake.requires_grad == made.requires_grad and fake.dim() == len(made.size)
-    if not looks_alike or not all(vm.graph.shapes.decide(operator.eq, size, number_in(vm, told)) for size, told in zip(fake.shape, made.size)):
+    if not looks_alike or not all(vm.graph.shapes.decide(operator.eq, size, number_in(vm, known)) for size, known in zip(fake.shape, made.size)):
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which __tensor_unflatten__ doesn't make as it was"))
     return result
 

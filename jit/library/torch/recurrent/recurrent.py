@@ -114,7 +114,7 @@ for _operator in RECURRENT:
 
 
 @rule(Phase.REFUSE)
-def refuse_under_autocast(state: TraceState, operation: OperatorCall) -> None:
+def reject_under_autocast(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a recurrent network under autocast, in a graph that AOTAutograd compiles."""
     if state.is_one_autograd_node and operation.target in RECURRENT and AUTOCAST.counts(state.modes.current.autocast):
         state.vm.unsupported(breaks.NotInsideAutogradNode(f"{operation.name}, a recurrent network under autocast,"))

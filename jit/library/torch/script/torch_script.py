@@ -113,11 +113,11 @@ def attribute(vm: VM, value: Any, source: Source) -> Any:
     if isinstance(value, torch.Tensor) or type(value) in PLAIN:
         return vm.wrap(value, source)
     if type(value) not in (list, tuple, dict):
-        vm.unsupported(breaks.UnsupportedValue(f"{source.told()}, which TorchScript holds"))
+        vm.unsupported(breaks.UnsupportedValue(f"{source.name_in_reports()}, which TorchScript holds"))
     vm.guard(TypeIs, source, type(value))
     if type(value) is dict:
         if not all(type(key) in PLAIN for key in value):
-            vm.unsupported(breaks.UnsupportedValue(f"{source.told()}, which TorchScript holds"))
+            vm.unsupported(breaks.UnsupportedValue(f"{source.name_in_reports()}, which TorchScript holds"))
         vm.guard(DictKeys, source, tuple(value))
         return {key: attribute(vm, item, source.child(Item, key)) for key, item in value.items()}
     vm.guard(Length, source, len(value))

@@ -1,4 +1,4 @@
-"""Whether operators must be deterministic: the trace remembers what the program sets, and sets it at its end.
+"""The setting that makes operators deterministic: the trace remembers what the program sets, and sets it at its end.
 
 With the backend "eager", operators run with this setting. What AOTAutograd makes of a graph runs with the one in force when it is called: with it, an
 operator that comes after a change of the setting breaks the trace.

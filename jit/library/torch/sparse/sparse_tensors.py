@@ -157,7 +157,7 @@ def coalesced(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @rule(Phase.REFUSE)
-def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
+def reject_sparse(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator on sparse tensors that the backend would compile as if they were dense."""
     operands, name = operation.fakes, operation.name
     if not state.demands.takes_sparse and any(map(is_sparse, operands)):
@@ -167,7 +167,7 @@ def refuse_sparse(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK)
-def refuse_sparse_result(state: TraceState, operation: OperatorCall) -> None:
+def reject_sparse_result(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator that makes a sparse tensor, if the backend can't compile that."""
     if not state.demands.makes_sparse and any(map(is_sparse, tensors_of(operation.result))):
         what = f"{operation.name}, which gives a sparse tensor, with which the backend can't compile the graph"
@@ -175,7 +175,7 @@ def refuse_sparse_result(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK_CHANGE)
-def refuse_changed_sparse(state: TraceState, operation: OperatorCall) -> None:
+def reject_changed_sparse(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator that changes a sparse tensor, or one of those in which a sparse tensor from outside has its data."""
     changed = operation.changed()
     parts = [described.node.meta["example_value"] for described in state.known_inputs.values() if isinstance(described.source, SparsePart)]

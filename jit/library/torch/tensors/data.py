@@ -18,7 +18,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.torch_state.torch_classes import is_plain
 
 
-def refuse(vm: TorchVM, why: str) -> NoReturn:
+def break_graph(vm: TorchVM, why: str) -> NoReturn:
     vm.unsupported(breaks.MutatedInputUnsupported(f".data of a tensor{why}"))
 
 
@@ -29,18 +29,18 @@ def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
         return
     graph = vm.graph
     if not isinstance(value, TensorObject) or not is_plain(self.cls) or not is_plain(value.cls):
-        refuse(vm, " to what is no plain tensor")
+        break_graph(vm, " to what is no plain tensor")
     if graph.is_inner() or graph.function_modes.asks_modes():
-        refuse(vm, " inside an operator that takes functions, or under a function mode")
+        break_graph(vm, " inside an operator that takes functions, or under a function mode")
     mine, other = self.look(vm), value.look(vm)
     if mine.is_inference() or other.is_inference() or mine.layout is not torch.strided or other.layout is not torch.strided:
-        refuse(vm, " that was made in an inference mode, or is sparse")
+        break_graph(vm, " that was made in an inference mode, or is sparse")
     if (mine.dtype, mine.device, mine.shape) != (other.dtype, other.device, other.shape):
-        refuse(vm, " to one of another shape, dtype or device")
+        break_graph(vm, " to one of another shape, dtype or device")
     if not read_is_leaf(vm, self).constant(vm):
-        refuse(vm, " that autograd has computed")
+        break_graph(vm, " that autograd has computed")
     if any(storage.is_of(vm, self) for storage in graph.storages):
-        refuse(vm, " whose storage was asked for")
+        break_graph(vm, " whose storage was asked for")
     memory = enter(vm, torch.Tensor.detach, [value])
     assert isinstance(memory, TensorObject)
     state = memory

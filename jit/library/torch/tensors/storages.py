@@ -22,7 +22,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 
 
-def refuse(vm: TorchVM, what: str) -> NoReturn:
+def break_graph(vm: TorchVM, what: str) -> NoReturn:
     vm.unsupported(breaks.UnsupportedOperation(f"{what} of a tensor"))
 
 
@@ -30,13 +30,13 @@ def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
     """The storage of a tensor. Breaks if its size has changed, because it may then lie elsewhere."""
     fake = tensor.look(vm)
     if tensor.data is not MISSING:
-        refuse(vm, f"{what} after a change of its .data,")
+        break_graph(vm, f"{what} after a change of its .data,")
     if fake.layout is not torch.strided or type(size := fake.untyped_storage().nbytes()) is not int or type(fake.storage_offset()) is not int:
-        refuse(vm, f"{what} with sizes that aren't constant,")
+        break_graph(vm, f"{what} with sizes that aren't constant,")
     for known in vm.graph.storages:
         if known.is_of(vm, tensor):
             if known.size != size:
-                refuse(vm, f"{what} after a change of its size,")
+                break_graph(vm, f"{what} after a change of its size,")
             return known
     made = StorageObject(tensor, size)
     vm.graph.storages.append(made)
@@ -68,7 +68,7 @@ def guard_offsets(vm: TorchVM, self: TensorObject, what: str) -> None:
         if key_of(fake) == mine and type(fake.storage_offset()) is int:
             found = None if tensor.source is None else storage_and_offset(tensor.value)
             if tensor.source is None or found is None or found[1] != fake.storage_offset():
-                refuse(vm, what)
+                break_graph(vm, what)
             vm.guard(Equals, tensor.source.child(TensorOffset), fake.storage_offset())
 
 
@@ -106,7 +106,7 @@ def storage_data_ptr(vm: TorchVM, self: Object) -> Object:
 def nbytes(vm: TorchVM, self: Object) -> Object:
     """The size of a storage. That of a tensor from outside breaks the graph: guards cover only the part that the tensor sees, not the whole storage."""
     if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.inputs.tensors()):
-        refuse(vm, "the size of the storage")
+        break_graph(vm, "the size of the storage")
     return vm.const(self.size)
 
 

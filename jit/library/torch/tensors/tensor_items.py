@@ -39,7 +39,7 @@ MASKS = (torch.bool, torch.uint8)
 @models(ITEM)
 def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
     """An item of a tensor, or a part of it."""
-    refuse_replaced(vm, ITEM)
+    reject_replaced(vm, ITEM)
     key = with_tensors(vm, key)
     parts = parts_of(vm, key)
     if not isinstance(self, TensorObject):
@@ -63,7 +63,7 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
 @models(STORE)
 def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) -> Object:
     """Store to an item of a tensor, or to a part of it."""
-    refuse_replaced(vm, STORE)
+    reject_replaced(vm, STORE)
     stored = vm.observe(value).cls
     if issubclass(stored, np.inexact) and not issubclass(stored, (float, complex)):
         vm.unsupported(breaks.ArrayOperation("storing a NumPy scalar that is no float or complex number of Python's, which torch refuses"))
@@ -79,7 +79,7 @@ def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) 
     return enter(vm, STORE, [self, key, value])
 
 
-def refuse_replaced(vm: TorchVM, method: Any) -> None:
+def reject_replaced(vm: TorchVM, method: Any) -> None:
     if operation_of(method) is None:
         vm.unsupported(breaks.UnsupportedCall(f"torch.Tensor.{method.__name__}, which the program has replaced"))
 
@@ -239,8 +239,8 @@ def length_of(vm: TorchVM, part: SliceObject) -> int | None:
     start, stop, step = map(vm.observe, part.parts())
     if not (isinstance(start, TensorObject) and isinstance(stop, TensorObject)) or step.cls is not type(None):
         return None
-    (node, before), (other, behind) = offset(start.node), offset(stop.node)
-    return behind - before if node is other and behind > before else None
+    (node, before), (other, last) = offset(start.node), offset(stop.node)
+    return last - before if node is other and last > before else None
 
 
 def offset(node: fx.Node) -> tuple[fx.Node, int]:

@@ -70,9 +70,9 @@ class Transform:
         self.args = args
         self.given = [index for index, arg in enumerate(args) if isinstance(arg, TensorObject)] if taken is None else list(taken)
         if not all(isinstance(args[index], TensorObject) and args[index].cls in PLAIN_TENSORS for index in self.given):
-            self.refuse("of what is no plain tensor")
+            self.break_graph("of what is no plain tensor")
 
-    def refuse(self, why: str) -> NoReturn:
+    def break_graph(self, why: str) -> NoReturn:
         self.vm.unsupported(breaks.InsideTransform(self.name, why))
 
     def tensors(self) -> list[Object]:
@@ -82,9 +82,9 @@ class Transform:
     def places(self, which: Sequence[int] | None) -> tuple[int, ...] | None:
         """Convert indices of arguments to indices among the tensors."""
         if which is None:
-            return None if len(self.given) == len(self.args) else self.refuse("of what is no plain tensor")
+            return None if len(self.given) == len(self.args) else self.break_graph("of what is no plain tensor")
         if not set(which) <= set(self.given):
-            self.refuse("of what is no plain tensor")
+            self.break_graph("of what is no plain tensor")
         return tuple([self.given.index(index) for index in which])
 
     def trace(
@@ -94,27 +94,27 @@ class Transform:
         the transform; by default its name, and whether it enables gradients."""
         vm, graph = self.vm, self.vm.graph
         if enables_grad and any(mode.cls is not DeviceContext for mode in graph.function_modes.stack):
-            self.refuse("under a mode that sees each of torch's functions")  # also those that torch's own code calls
+            self.break_graph("under a mode that sees each of torch's functions")  # also those that torch's own code calls
         mark, before, modes = vm.trail.mark(), reachable(vm, [function, *stored_outside(vm)]), graph.modes.current
         graph.begin_inner(transform=kind or Transforming(self.name, enables_grad))
-        told = vm.answers.count()
+        answers = vm.answers.count()
         try:
             inside = [self.inside(index, arg, seen) if index in self.given else arg for index, arg in enumerate(self.args)]
         except RuntimeError as error:
-            self.refuse(f"of arguments that torch refuses ({error})")
+            self.break_graph(f"of arguments that torch refuses ({error})")
         graph.modes.set_grad_enabled(enables_grad or modes.grad)
         try:
             result = vm.observe(abstract.call(vm, function, [ListObject(inside)]))
         except Raise:
-            vm.answers.after_raise_inside(told)
-            self.refuse("of a function that raises, or gives what it must not")
+            vm.answers.after_raise_inside(answers)
+            self.break_graph("of a function that raises, or gives what it must not")
         graph.modes.set_grad_enabled(modes.grad)
         if graph.modes.current != modes:
-            self.refuse("of a function that leaves modes of torch's changed")
+            self.break_graph("of a function that leaves modes of torch's changed")
         if self.leaks(mark, before):
-            self.refuse("of a function that keeps a tensor of its own outside")
+            self.break_graph("of a function that keeps a tensor of its own outside")
         if graph.body.changes_arguments():
-            self.refuse("of a function that changes its arguments in place, or what is outside")
+            self.break_graph("of a function that changes its arguments in place, or what is outside")
         return items(vm, result)
 
     def leaks(self, mark: int, before: Reached) -> bool:
@@ -139,7 +139,7 @@ class Transform:
     def checked(self, values: Sequence[Object]) -> Sequence[Object]:
         """Results that must be tensors."""
         if not all(isinstance(value, TensorObject) for value in values):
-            self.refuse("of a function that gives what is no tensor")
+            self.break_graph("of a function that gives what is no tensor")
         return values
 
     def run(self, target: Callable[..., Any], outputs: Sequence[Object], *options: Any, further: Sequence[Sequence[Object]] = ()) -> fx.Node:
@@ -148,7 +148,7 @@ class Transform:
         try:
             inner = graph.end_inner(outputs)
         except NotConstant:
-            self.refuse("of a function that gives a value of another graph")
+            self.break_graph("of a function that gives a value of another graph")
         args = [graph.nodes_of(values) for values in (self.tensors(), *further)]
         return graph.node_of(target, (graph.attach(inner, {}), *options, *args, inner.operands), raises=False)
 
@@ -185,10 +185,10 @@ def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, rand
     outputs = [item for item in found if isinstance(item, TensorObject)]
     others = [item for item, dim in zip(found, where, strict=True) if not isinstance(item, TensorObject)]
     if not outputs or any(not isinstance(item, ConstObject) and item.source is None for item in others):
-        transform.refuse("of a function that gives what is no tensor")
+        transform.break_graph("of a function that gives what is no tensor")
     kept = tuple([dim for item, dim in zip(found, where) if isinstance(item, TensorObject)])
     if any(dim is not None for item, dim in zip(found, where) if not isinstance(item, TensorObject)):
-        transform.refuse("of a function that gives what is no tensor")
+        transform.break_graph("of a function that gives what is no tensor")
     made = iter(transform.results(transform.run(transforms.vmap, outputs, tuple([mapped[index] for index in taken]), kept, how)))
     return TupleObject([ListObject([next(made) if isinstance(item, TensorObject) else item for item in found]), rest])
 

@@ -64,7 +64,7 @@ def call_rule(vm: TorchVM, function: Object, args: Object, in_dims: Object, size
     results, out_dims, several = transform.trace(function, seen, bool(transforms_inside(vm, body)), kind)
     outputs = transform.checked(items(vm, results))
     if vm.graph.body.shares_memory_with_arguments([output.look(vm) for output in outputs if isinstance(output, TensorObject)]):
-        transform.refuse("of an autograd.Function which gives its arguments there, or views of them")
+        transform.break_graph("of an autograd.Function which gives its arguments there, or views of them")
     mapped = tuple([along[index] is not None for index in transform.given])
     node = transform.run(mapped_by_rule, outputs, mapped, tuple(plain_list(vm, out_dims)), count)
     return TupleObject([TupleObject(transform.results(node)), several])

@@ -64,18 +64,18 @@ def call_linearize(vm: TorchVM, function: Object, args: Object) -> Object:
     zero_tensors.keep_fakes()
     transform = Transform(vm, LINEARIZE, items(vm, args))
     if graph.transform_around() is not None or not transform.args or transform.places(None) is not None:
-        transform.refuse("inside another transform, or of no tensors")
+        transform.break_graph("inside another transform, or of no tensors")
     outputs, _, rest = transform.trace(function, alone, kind=Transforming(JVP, False))
     outs = transform.checked(items(vm, outputs))
     try:
         inner = graph.end_inner(outs)
     except NotConstant:
-        transform.refuse("of a function that gives a value of another graph")
+        transform.break_graph("of a function that gives a value of another graph")
     if inner.does_more(graph.fakes.running):
-        transform.refuse("of a function that draws random numbers, changes tensors in place, or sets modes of torch's")
+        transform.break_graph("of a function that draws random numbers, changes tensors in place, or sets modes of torch's")
     forward = PushForward(vm, place, inner, graph.nodes_of(transform.tensors()), len(outs))
     if graph.modes.current.grad and any(fake.requires_grad for fake in forward.fakes()):
-        transform.refuse("of what requires a gradient")
+        transform.break_graph("of what requires a gradient")
     return TupleObject([forward, rest])
 
 

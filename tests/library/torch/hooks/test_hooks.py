@@ -142,7 +142,7 @@ def differentiated_inside(s):
 
 
 @split
-def is_told(s):
+def is_yes(s):
     y = s.w.exp()
     z = y.sin()
     y.register_hook(lambda grad: s.seen.append(grad.sum().item()))

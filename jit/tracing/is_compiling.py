@@ -39,7 +39,7 @@ class Withheld:
         return self.places is None or asked in self.places
 
 
-class Untold(Exception):
+class AnswerWithheld(Exception):
     """Signal: the trace is restarted, and withholds these answers."""
 
     def __init__(self, withheld: Withheld) -> None:
@@ -52,12 +52,12 @@ class Answers:
 
     Attributes:
         withholds: the places where the program isn't told that it is compiled.
-        told, withheld: the places where the program has asked so far, by the answer. Changed through the trail.
+        answered_yes, withheld: the places where the program has asked so far, by the answer. Changed through the trail.
     """
 
     def __init__(self, trail: Trail, withholds: Withheld, where: Callable[[], Sequence[UserFrame]]) -> None:
         self.withholds = withholds
-        self.told: tuple[Asked, ...] = ()
+        self.answered_yes: tuple[Asked, ...] = ()
         self.withheld: tuple[Asked, ...] = ()
         self._trail = trail
         self._where = where
@@ -65,33 +65,33 @@ class Answers:
     def here(self) -> bool:
         """The answer at the program's present place: whether it is compiled."""
         asked = tuple(self._where())
-        is_told = not self.withholds.covers(asked)
-        known = self.told if is_told else self.withheld
+        is_yes = not self.withholds.covers(asked)
+        known = self.answered_yes if is_yes else self.withheld
         if asked not in known:
-            self._trail.set(self, "told" if is_told else "withheld", (*known, asked))
-        return is_told
+            self._trail.set(self, "answered_yes" if is_yes else "withheld", (*known, asked))
+        return is_yes
 
     def count(self) -> int:
         """The number of places at which the program has been told that it is compiled."""
-        return len(self.told)
+        return len(self.answered_yes)
 
-    def after_raise(self, stack: Sequence[UserFrame], reason: object) -> Untold:
+    def after_raise(self, stack: Sequence[UserFrame], reason: object) -> AnswerWithheld:
         """The signal to restart a trace that has told the program that it is compiled, and in which the program raises here."""
-        nearest = max(self.told, key=lambda asked: (shared(asked, stack), self.told.index(asked)))
+        nearest = max(self.answered_yes, key=lambda asked: (shared(asked, stack), self.answered_yes.index(asked)))
         logs.info(
             "fallbacks",
             f"{reason} at {place(stack)}, where it has been told that it is compiled: traced once more, without telling it so at {place(nearest)}",
         )
         places, attempts = self.withholds.places, self.withholds.attempts
         if places is None or attempts >= ATTEMPTS:
-            return Untold(Withheld(None))
-        return Untold(Withheld(places | {nearest}, attempts + 1))
+            return AnswerWithheld(Withheld(None))
+        return AnswerWithheld(Withheld(places | {nearest}, attempts + 1))
 
     def after_raise_inside(self, count: int) -> None:
         """A function that is to become an inner graph raises. If the program has been told in it that it is compiled, restart the trace, a few
         times at most. `count`: the number of places at which it had been told so before."""
-        if len(self.told) > count and self.withholds.attempts < ATTEMPTS:
-            raise self.after_raise(self.told[-1], "the program raises in a function that an operator takes")
+        if len(self.answered_yes) > count and self.withholds.attempts < ATTEMPTS:
+            raise self.after_raise(self.answered_yes[-1], "the program raises in a function that an operator takes")
 
 
 def shared(asked: Asked, stack: Sequence[UserFrame]) -> int:
