@@ -420,7 +420,7 @@ def break_classes() -> dict[str, ast.ClassDef]:
         for module in MODULES
         if starts(module.short, ["breaks"])
         for node in module.tree.body
-        if isinstance(node, ast.ClassDef) and node.bases
+        if isinstance(node, ast.ClassDef) and node.bases and node.name != "BreakOf"
     }
 
 

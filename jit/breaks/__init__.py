@@ -15,5 +15,5 @@ def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for child in cls.__subclasses__() for sub in (child, *_subclasses(child))]
 
 
-CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in sorted(_subclasses(Break), key=lambda cls: cls.id)}
+CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in sorted(_subclasses(Break), key=lambda cls: cls.id) if cls.id}
 """Every reason by its id."""

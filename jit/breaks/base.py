@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Break:
-    """Tracing stopped. Base of all reasons, never used itself."""
+    """Tracing stopped. Base of all reasons, never used itself; each is a frozen dataclass."""
 
     id: ClassVar[str] = ""
     message: ClassVar[str] = ""
     explanation: ClassVar[str] = ""
     hints: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     def text(self) -> str:
         """One line: what happened, with the specifics."""
@@ -35,3 +39,9 @@ class Break:
 
     def __str__(self) -> str:
         return f"{self.id} {self.text()}"
+
+
+class BreakOf(Break):
+    """Tracing stopped because of something that `what` names. Base of most reasons, never used itself."""
+
+    what: str

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from framejit.breaks.base import Break
+from framejit.breaks.base import Break, BreakOf
 
 
-@dataclass(frozen=True)
-class UnsupportedCall(Break):
+class UnsupportedCall(BreakOf):
     """The program calls something whose behaviour framejit does not know.
 
     C functions run outside the interpreter, so they can't be traced: each needs a model. framejit knows which functions are safe to run on
     constants, which are made of ATen operators, and what most of the commonly used standard library does. It doesn't know this callable.
     """
 
-    what: str
     id = "FJ001"
     message = "call of {what}, which framejit cannot trace"
     explanation = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
@@ -32,14 +29,12 @@ class UnsupportedCall(Break):
         return hints[-1:] if self.what.startswith("time.") else hints[:-1]
 
 
-@dataclass(frozen=True)
-class UnsupportedValue(Break):
+class UnsupportedValue(BreakOf):
     """A value is of a type that framejit does not model in the way the program uses it.
 
     Every value that the trace looks into needs a model of its type. Passing such a value through untouched is always fine.
     """
 
-    what: str
     id = "FJ002"
     message = "use of {what}, a value that framejit does not model"
     explanation = "The trace had to look into a value whose type has no model."
@@ -49,11 +44,9 @@ class UnsupportedValue(Break):
     )
 
 
-@dataclass(frozen=True)
-class UnsupportedOperation(Break):
+class UnsupportedOperation(BreakOf):
     """The program uses an operation that framejit does not model, or not with these operands, on values whose types it does model."""
 
-    what: str
     instead: str = ""
     """Advice for this case, in place of the general advice; empty if the general advice fits."""
     id = "FJ003"
@@ -68,8 +61,7 @@ class UnsupportedOperation(Break):
         return (self.instead,) if self.instead else super().advice()
 
 
-@dataclass(frozen=True)
-class UnsupportedOpcode(Break):
+class UnsupportedOpcode(BreakOf):
     """The function contains a bytecode instruction that framejit does not interpret.
 
     `except*`, parts of `async` code, and type parameters (Python 3.12) compile to special instructions. Callers of the function are split around it. The
@@ -77,7 +69,6 @@ class UnsupportedOpcode(Break):
     to clause, and code can neither read nor write that state. Then the function runs uncompiled.
     """
 
-    what: str
     id = "FJ004"
     message = "bytecode instruction {what} is not supported"
     explanation = "The statement compiles to an instruction that framejit does not interpret."
@@ -87,8 +78,7 @@ class UnsupportedOpcode(Break):
     )
 
 
-@dataclass(frozen=True)
-class ExceptionEscapes(Break):
+class ExceptionEscapes(BreakOf):
     """The traced program raises an exception that nothing in the compiled function catches.
 
     The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: after the exception, no
@@ -98,14 +88,12 @@ class ExceptionEscapes(Break):
     only the answer "yes" leads to the exception, the program doesn't raise it uncompiled.
     """
 
-    what: str
     id = "FJ007"
     message = "the program raises {what}"
     explanation = "Nothing in the compiled function catches the exception, so the function has no result that could be compiled."
     hints = ("Catch the exception inside the compiled function, or check the condition before calling it.",)
 
 
-@dataclass(frozen=True)
 class ExplicitBreak(Break):
     """The program asked for a graph break, with `framejit.graph_break()` or `torch._dynamo.graph_break()`."""
 
@@ -116,11 +104,9 @@ class ExplicitBreak(Break):
     hints = ("Remove the call to graph_break().",)
 
 
-@dataclass(frozen=True)
-class DisabledFunction(Break):
+class DisabledFunction(BreakOf):
     """The program calls a function that is marked with `framejit.disable` or `torch.compiler.disable`."""
 
-    what: str
     is_block: bool = False
     id = "FJ009"
     message = "call of {what}, which is marked not to be compiled"
@@ -137,52 +123,45 @@ class DisabledFunction(Break):
         return hints[-1:] if self.is_block else hints[:-1]
 
 
-@dataclass(frozen=True)
-class GeneratorFrame(Break):
+class GeneratorFrame(BreakOf):
     """A generator, coroutine or async generator is not compiled on its own.
 
     Its frame outlives the call, and is suspended in the middle. It can be traced if a compiled function consumes it. On its own, a break is impossible in it:
     the code that takes the generator's items runs it, and that code needn't be compiled.
     """
 
-    what: str
     id = "FJ010"
     message = "{what} is not compiled on its own"
     explanation = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
     hints = ("Compile the plain functions that it calls, or the function that iterates over the generator.",)
 
 
-@dataclass(frozen=True)
-class SideEffect(Break):
+class SideEffect(BreakOf):
     """The program does something that the outside world sees, such as printing, reading or writing files, logging, warning, or reading the clock.
 
     A side effect cannot be part of a graph. If it happened while tracing, it would happen once instead of on each call.
     """
 
-    what: str
     id = "FJ012"
     message = "{what} is a side effect"
     explanation = "It must happen on each call, at this point of the program, and a graph cannot do it."
     hints = ("Move it out of the compiled function, or leave it out of compiled code with `if not framejit.is_compiling():`.",)
 
 
-@dataclass(frozen=True)
-class CannotReconstruct(Break):
+class CannotReconstruct(BreakOf):
     """A value that the trace made must become a real object, because it is returned or stored, and framejit can't build it.
 
     If the value is returned, or held by every frame that could be split, the compiled function runs uncompiled, and the functions that it calls are compiled
     by themselves. A break is impossible: wherever the call is split after the value was made, the rest of the call would need the value.
     """
 
-    what: str
     id = "FJ014"
     message = "{what} cannot be rebuilt for the code outside the trace"
     explanation = "The value exists only in the trace. It leaves the trace here, and framejit has no code that builds such a value."
     hints = ("Return or store its parts (tensors, numbers, lists) instead.",)
 
 
-@dataclass(frozen=True)
-class TooDeep(Break):
+class TooDeep(BreakOf):
     """Inlined calls are nested deeper than the limit. The usual cause is a recursion that a traced value should have stopped.
 
     The call of the recursive function is split off, and runs natively. That function, and the functions that it calls, run uncompiled: a break at the limit
@@ -190,15 +169,13 @@ class TooDeep(Break):
     for the compiler, the call runs uncompiled too, and a later call with more room may be compiled.
     """
 
-    what: str
     id = "FJ016"
     message = "calls are nested too deeply at {what}"
     explanation = "Every call is inlined into the trace, and the nesting reached the option inline_depth_limit."
     hints = ("Turn the recursion into a loop, or raise the option inline_depth_limit (FRAMEJIT_INLINE_DEPTH_LIMIT).",)
 
 
-@dataclass(frozen=True)
-class TooLong(Break):
+class TooLong(BreakOf):
     """The loops of one trace have more iterations in all than the limit. The usual cause is a loop that does not end while tracing.
 
     The call of the function that has the outermost loop is split off, and runs natively; the functions that the loop calls are compiled by themselves. If the
@@ -206,22 +183,19 @@ class TooLong(Break):
     compiles in reasonable time.
     """
 
-    what: str
     id = "FJ017"
     message = "the trace is too long: {what}"
     explanation = "Loops are unrolled into the trace, and their iterations reached the option unroll_limit."
     hints = ("Compile the body of the loop instead, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
 
 
-@dataclass(frozen=True)
-class IteratorFromOutside(Break):
+class IteratorFromOutside(BreakOf):
     """The program takes an item from an iterator that was made outside the compiled function, and framejit can't see that item without taking it.
 
     framejit can look ahead in iterators over ranges, lists, tuples, dicts, strings and bytes, and in enumerate, zip, map, filter and most of itertools, but
     not very far in one trace, and not while the trace changes the container. It can't look ahead in generators, and in iterators over sets and deques.
     """
 
-    what: str
     id = "FJ018"
     message = "step of {what}, an iterator made outside the compiled function"
     explanation = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
@@ -231,8 +205,7 @@ class IteratorFromOutside(Break):
     )
 
 
-@dataclass(frozen=True)
-class RecompileLimit(Break):
+class RecompileLimit(BreakOf):
     """A function was compiled as often as a limit allows, and the call matches none of its entries, so the call runs uncompiled.
 
     Three options limit the number of entries: `recompile_limit` for a function (or for one module, if the first argument is a module),
@@ -242,7 +215,6 @@ class RecompileLimit(Break):
     compiled by themselves, each for at most two kinds of calls.
     """
 
-    what: str
     limit: str
     changing: str
     advice_on_it: str
@@ -256,8 +228,7 @@ class RecompileLimit(Break):
     )
 
 
-@dataclass(frozen=True)
-class FrameIntrospection(Break):
+class FrameIntrospection(BreakOf):
     """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`.
 
     The call is split there, and the code that looks at frames runs natively. A function runs uncompiled as a whole if it looks at its variables more than
@@ -265,7 +236,6 @@ class FrameIntrospection(Break):
     be in another frame than the one that it has looked at. Its callers are split around it.
     """
 
-    what: str
     id = "FJ020"
     message = "{what} looks at the frames of the program"
     explanation = "Inlined calls have no frames of their own, so it would not see what it sees in uncompiled code."
@@ -275,8 +245,7 @@ class FrameIntrospection(Break):
     )
 
 
-@dataclass(frozen=True)
-class GlobalStateUnsupported(Break):
+class GlobalStateUnsupported(BreakOf):
     """The program reads or changes state of the interpreter or of torch that is not modelled, such as defaults, or modes that were entered elsewhere.
 
     Context variables that hold plain constants are read and guarded. If they hold something else, or are changed, the call is split.
@@ -285,28 +254,24 @@ class GlobalStateUnsupported(Break):
     after which there is nothing to resume.
     """
 
-    what: str
     id = "FJ021"
     message = "use of global state that is not modelled: {what}"
     explanation = "The state may differ on the next call, and framejit can neither guard it nor replay its change."
     hints = ("Set or read it outside the compiled function.",)
 
 
-@dataclass(frozen=True)
-class ComparesByPython(Break):
+class ComparesByPython(BreakOf):
     """A guard, a dict key or a set element would need the user's own `__eq__` or `__hash__`.
 
     Guards are checked before each call, and must not run the user's code.
     """
 
-    what: str
     id = "FJ022"
     message = "{what} compares or hashes with Python code"
     explanation = "Checking this on each call would run the program's own __eq__ or __hash__, which guards never do."
     hints = ("Use strings, numbers, or objects that compare by identity as keys.",)
 
 
-@dataclass(frozen=True)
 class SkippedFrame(Break):
     """The program asked for its frame to run uncompiled, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
 
@@ -321,7 +286,6 @@ class SkippedFrame(Break):
     hints = ("Remove the call to skip_frame().",)
 
 
-@dataclass(frozen=True)
 class StanceChange(Break):
     """The program sets a stance (`set_stance`, framejit's or torch's) inside compiled code.
 
@@ -334,8 +298,7 @@ class StanceChange(Break):
     hints = ("Set the stance outside the compiled function.",)
 
 
-@dataclass(frozen=True)
-class CachedCall(Break):
+class CachedCall(BreakOf):
     """The program calls a function under `functools.lru_cache`, whose cache may give another answer than running the function would.
 
     A cached function that reads globals, attributes or settings may have been called before they changed. One that changes something does so at its
@@ -343,7 +306,6 @@ class CachedCall(Break):
     own functions are called natively; caches of installed packages, of torch and of the standard library are looked up while tracing, and by a guard.
     """
 
-    what: str
     id = "FJ026"
     message = "call of {what}, whose cache may give another answer"
     explanation = "The cache knows what the function returned at an earlier call, and which object that was."
@@ -353,11 +315,9 @@ class CachedCall(Break):
     )
 
 
-@dataclass(frozen=True)
-class ChangesFromCallToCall(Break):
+class ChangesFromCallToCall(BreakOf):
     """A value differed in so many calls that nothing more is compiled for single values of it. Code that looks at the value runs between graphs."""
 
-    what: str
     id = "FJ028"
     message = "{what} changes from call to call"
     explanation = (
@@ -370,30 +330,26 @@ class ChangesFromCallToCall(Break):
     )
 
 
-@dataclass(frozen=True)
-class RunsAtEnd(Break):
+class RunsAtEnd(BreakOf):
     """The program releases a generator that waits in a `try` or `with` block, or in a `yield from`, and closing the generator runs code.
 
     That code must run after everything that the program has done so far, and before what follows. So such a generator is made natively, and the
     instruction of a resumed frame that releases it, or the call around that instruction, runs natively too.
     """
 
-    what: str
     id = "FJ029"
     message = "the end of {what}, which runs code then"
     explanation = "Code that runs when a generator is closed must see what came before, and be seen by what follows."
     hints = ("Run the generator to its end, or call its `close()`.",)
 
 
-@dataclass(frozen=True)
-class InterruptedIterator(Break):
+class InterruptedIterator(BreakOf):
     """An iterator that the trace has made is in use at a graph break, and framejit can't build one that is partly consumed.
 
     So the trace is restarted, and the call that makes the iterator runs natively. Each of the iterator's steps is then a separate break. This concerns
     `groupby`, `tee`, `product`, `permutations` and `combinations` of itertools, and iterators over sets.
     """
 
-    what: str
     id = "FJ030"
     message = "making {what}, which a graph break interrupts"
     explanation = (
@@ -402,8 +358,7 @@ class InterruptedIterator(Break):
     hints = ("Take its items into a list before the loop, or remove the break from the loop.",)
 
 
-@dataclass(frozen=True)
-class DidNotRaise(Break):
+class DidNotRaise(BreakOf):
     """A trace saw the program raise an exception, but the program, run uncompiled, did not raise it.
 
     The trace was wrong about some operation. From then on, calls like this one run uncompiled, and the functions that they call are compiled by
@@ -411,15 +366,13 @@ class DidNotRaise(Break):
     what follows the operation that seems to raise.
     """
 
-    what: str
     id = "FJ031"
     message = "framejit was wrong about what the program raises: {what}"
     explanation = "framejit traced an operation as one that raises, but it does not. This is a bug in framejit: please report it."
     hints = ("Move the operation out of the compiled function.",)
 
 
-@dataclass(frozen=True)
-class Debugger(Break):
+class Debugger(BreakOf):
     """The program calls a debugger, with `breakpoint()`, `pdb.set_trace()` or a function of another debugger.
 
     The call runs uncompiled from its beginning, so that the debugger shows the program's own frames with all their variables, and can step through them. If
@@ -427,7 +380,6 @@ class Debugger(Break):
     the frames of a split call have only those variables that are read later, and code in a graph can't be stepped through.
     """
 
-    what: str
     packages: ClassVar[frozenset[str]] = frozenset(
         {"pdb", "bdb", "ipdb", "pudb", "pdbpp", "debugpy", "pydevd", "web_pdb", "rpdb", "remote_pdb", "IPython", "code"}
     )
@@ -438,23 +390,20 @@ class Debugger(Break):
     hints = ("Remove the call when you are done; to see where compiled code breaks, use framejit.explain().",)
 
 
-@dataclass(frozen=True)
-class NotImported(Break):
+class NotImported(BreakOf):
     """The program imports a module, or a name from one, that has not been imported yet.
 
     Importing runs the module's code, the program's import hooks, and whatever they import, so the import statement runs natively. Once the
     module is in `sys.modules`, the next call is compiled without the break.
     """
 
-    what: str
     id = "FJ037"
     message = "import of {what}"
     explanation = "The first import of a module runs its code, which must happen at this point of the program and only once."
     hints = ("Import the module at the top of the file, or before the first call.",)
 
 
-@dataclass(frozen=True)
-class InsideLibrary(Break):
+class InsideLibrary(BreakOf):
     """A library function that the program calls does something that can't be traced.
 
     The standard library, torch's machinery (saving, loading, printing ...) and installed packages that don't work on tensors themselves are
@@ -462,7 +411,6 @@ class InsideLibrary(Break):
     compiled by themselves. The message says what stopped the trace inside.
     """
 
-    what: str
     why: str
     where: str
     gives: str = "a result"
@@ -483,7 +431,6 @@ class InsideLibrary(Break):
         return {"a result": (result,), "an effect": (effect,), "a message": (message, effect), "a hook": (hook,)}[self.gives]
 
 
-@dataclass(frozen=True)
 class SuperOfNone(SkippedFrame):
     """The program reads an attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
 
@@ -498,8 +445,7 @@ class SuperOfNone(SkippedFrame):
     hints = ("Call the method with an instance.",)
 
 
-@dataclass(frozen=True)
-class FailedInside(Break):
+class FailedInside(BreakOf):
     """framejit failed to compile a frame because of an error in framejit itself.
 
     The frame runs uncompiled, and the functions that it calls are compiled by themselves. A break is impossible: when a trace or a backend fails, its
@@ -507,7 +453,6 @@ class FailedInside(Break):
     InternalError.
     """
 
-    what: str
     where: str
     id = "FJ080"
     message = "an error inside framejit, {what} ({where})"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from framejit.breaks.base import Break
+from framejit.breaks.base import Break, BreakOf
 from framejit.breaks.program import SkippedFrame
 
 
-@dataclass(frozen=True)
-class DataDependent(Break):
+class DataDependent(BreakOf):
     """Control flow, or a Python value, depends on the contents of a tensor.
 
     A graph is fixed before any data is seen, but `if x.sum() > 0` and `repr(x)` need the data. `torch.cond` keeps both branches in the graph. Numbers out of
@@ -17,7 +14,6 @@ class DataDependent(Break):
     backends than "eager", "aot_eager" and "inductor".
     """
 
-    what: str
     id = "FJ005"
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
@@ -28,8 +24,7 @@ class DataDependent(Break):
     )
 
 
-@dataclass(frozen=True)
-class OperatorRaises(Break):
+class OperatorRaises(BreakOf):
     """A tensor operator rejects its arguments.
 
     The operator was tried on fake tensors (shapes and types, no data) and raised. The uncompiled program most likely raises the same error. If the program
@@ -37,7 +32,6 @@ class OperatorRaises(Break):
     is left to continue with.
     """
 
-    what: str
     id = "FJ006"
     message = "tensor operator raises: {what}"
     explanation = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
@@ -47,8 +41,7 @@ class OperatorRaises(Break):
     )
 
 
-@dataclass(frozen=True)
-class MutatedInputUnsupported(Break):
+class MutatedInputUnsupported(BreakOf):
     """The program changes a value from outside in a way that cannot be replayed after the graph has run.
 
     If the program changes a tensor that shares part of its memory with other tensors of the call, framejit finds that out only when the graph is finished,
@@ -56,7 +49,6 @@ class MutatedInputUnsupported(Break):
     change is impossible, since the graph before it has these inputs too.
     """
 
-    what: str
     id = "FJ011"
     message = "change of {what}, which cannot be replayed"
     explanation = (
@@ -65,8 +57,7 @@ class MutatedInputUnsupported(Break):
     hints = ("Return the new value, and make the change outside the compiled function.",)
 
 
-@dataclass(frozen=True)
-class TensorSubclass(Break):
+class TensorSubclass(BreakOf):
     """The program uses a tensor of a Python subclass that handles operators with its own code, in a way that a graph can't hold.
 
     `__torch_function__` is traced like any other code, and tensors that wrap others (`__tensor_flatten__`) are part of graphs. Two things stay outside of
@@ -74,18 +65,15 @@ class TensorSubclass(Break):
     `__torch_dispatch__`.
     """
 
-    what: str
     id = "FJ013"
     message = "tensor subclass {what}"
     explanation = "Operators on this class run Python code of the class, which can't be traced here."
     hints = ("Convert it with .as_subclass(torch.Tensor) before the compiled function.",)
 
 
-@dataclass(frozen=True)
-class HookUnsupported(Break):
+class HookUnsupported(BreakOf):
     """The program uses a hook on a tensor, a parameter or a module that cannot be part of a graph."""
 
-    what: str
     id = "FJ015"
     message = "hook that cannot be traced: {what}"
     explanation = (
@@ -95,11 +83,9 @@ class HookUnsupported(Break):
     hints = ("Make the hook only compute, or register it outside the compiled function, on a parameter or an input.",)
 
 
-@dataclass(frozen=True)
-class Random(Break):
+class Random(BreakOf):
     """The program draws random numbers in a way that a graph can't reproduce with the same numbers as eager."""
 
-    what: str
     id = "FJ023"
     message = "random numbers from {what}"
     explanation = (
@@ -113,15 +99,13 @@ class Random(Break):
     )
 
 
-@dataclass(frozen=True)
-class ChangesMeanwhile(Break):
+class ChangesMeanwhile(BreakOf):
     """A value that the call is guarded by changes again and again while the call is compiled, so the call runs uncompiled.
 
     Guards check what the trace has seen. If other threads of the program, or the backend, change that before the compilation is over, the new entry doesn't
     fit the call any more. A few attempts are made. A break is impossible: another thread decides where the value changes.
     """
 
-    what: str
     changing: str
     id = "FJ027"
     message = "{what} can't be compiled while this changes: {changing}"
@@ -132,8 +116,7 @@ class ChangesMeanwhile(Break):
     )
 
 
-@dataclass(frozen=True)
-class NotInsideAutogradNode(Break):
+class NotInsideAutogradNode(BreakOf):
     """An operation needs autograd to know a tensor by itself, but the tensor is inside a graph that is a single node for autograd.
 
     AOTAutograd, and so Inductor, compiles the backward of a graph as a whole. Autograd knows no tensors between the graph's inputs and its outputs. None that
@@ -142,7 +125,6 @@ class NotInsideAutogradNode(Break):
     With the backend "eager", all of these but the last are part of the graph.
     """
 
-    what: str
     id = "FJ035"
     message = "{what} inside a graph whose backward is made as a whole"
     explanation = (
@@ -154,7 +136,6 @@ class NotInsideAutogradNode(Break):
     )
 
 
-@dataclass(frozen=True)
 class OptimizerStep(SkippedFrame):
     """The program makes a step of an optimizer or a learning rate scheduler that runs uncompiled.
 
@@ -173,22 +154,19 @@ class OptimizerStep(SkippedFrame):
     hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
 
 
-@dataclass(frozen=True)
-class Observed(Break):
+class Observed(BreakOf):
     """The program observes each operation, with a FLOP counter, a logger, anomaly detection, `torch.jit.trace` or `make_fx`.
 
     The observer must see the operations of the program, not those of a graph. So the call, and everything that it calls, runs uncompiled, without a break.
     Calls outside of the observer are compiled.
     """
 
-    what: str
     id = "FJ038"
     message = "{what} is in force at the call"
     explanation = "It looks at each operation of the program, and compiled code has other operations."
     hints = ("Call the compiled function outside of it, if it needn't see the function's operations.",)
 
 
-@dataclass(frozen=True)
 class UnknownNumber(Break):
     """The program needs the value of a number out of a tensor, or a size that depends on the contents of a tensor.
 
@@ -216,7 +194,6 @@ class UnknownNumber(Break):
         return super().advice() if self.check else super().advice()[1:]
 
 
-@dataclass(frozen=True)
 class FirstStep(SkippedFrame):
     """The call makes the first step of an optimizer, in which the optimizer creates its state: momenta, averages, counts of steps.
 
@@ -235,7 +212,6 @@ class FirstStep(SkippedFrame):
     hints = ("You need do nothing: the next call is compiled. With fullgraph=True, the first step is compiled too.",)
 
 
-@dataclass(frozen=True)
 class InnerFunction(Break):
     """The program calls an operator that takes functions, and one of them can't be a graph inside the graph.
 
@@ -253,7 +229,6 @@ class InnerFunction(Break):
     hints = ("Move code that changes something out of the function, and return what it computes.",)
 
 
-@dataclass(frozen=True)
 class InsideTransform(Break):
     """The program transforms a function with torch.func (`vmap`, `grad`, `vjp`, `jvp` ...), and the function can't be a graph inside the graph.
 
@@ -269,7 +244,6 @@ class InsideTransform(Break):
     hints = ("Return what the function computes; with has_aux=True, it can also return values that are not differentiated.",)
 
 
-@dataclass(frozen=True)
 class ForeignArray(Break):
     """The program uses an array that can't be a torch tensor: an array of objects, strings, dates, unsigned or extended types, or with negative strides.
 
@@ -288,8 +262,7 @@ class ForeignArray(Break):
     )
 
 
-@dataclass(frozen=True)
-class ArrayOperation(Break):
+class ArrayOperation(BreakOf):
     """NumPy does something with arrays that torch doesn't do, or for which torch would give other values, another type, or a result with other memory.
 
     A NumPy function is in the graph if a call with arrays of the same type and shape shows the type, shape, layout and memory of its result. If tensor
@@ -297,15 +270,13 @@ class ArrayOperation(Break):
     that take functions, results whose form depends on data, and views of arguments that can't be tensors.
     """
 
-    what: str
     id = "FJ069"
     message = "{what}: left to NumPy"
     explanation = "The form of the result isn't known beforehand, or it can't be a tensor."
     hints = ("Use the torch function that does the same, on torch.from_numpy(array).",)
 
 
-@dataclass(frozen=True)
-class NoFake(Break):
+class NoFake(BreakOf):
     """A custom operator has no implementation that runs on tensors without data.
 
     While tracing, operators run on fake tensors, which have shapes and types but no data, to learn the form of their results. The author of an operator
@@ -321,7 +292,6 @@ class NoFake(Break):
     ```
     """
 
-    what: str
     id = "FJ074"
     message = "operator {what} has no fake implementation"
     explanation = "While tracing, the operator has to run on tensors without data, and no implementation is registered for that."
@@ -331,15 +301,13 @@ class NoFake(Break):
     )
 
 
-@dataclass(frozen=True)
-class FailsOnFakes(Break):
+class FailsOnFakes(BreakOf):
     """A custom operator, a scripted function, or a function that the program has declared to be one node fails on tensors without data.
 
     Such a function isn't traced into. It is called with fake tensors, which have shapes and types but no data. It may fail on these and still succeed on real
     tensors. So it runs natively, and the graph is split there.
     """
 
-    what: str
     id = "FJ075"
     message = "a function that isn't traced into fails on tensors without data: {what}"
     explanation = "To learn the form of its results, framejit called the function with tensors without data, and it raised."
@@ -350,15 +318,13 @@ class FailsOnFakes(Break):
     )
 
 
-@dataclass(frozen=True)
-class LaunchImpossible(Break):
+class LaunchImpossible(BreakOf):
     """The launch of a Triton kernel can't be in the graph: its tensors are on the CPU, or the kernel is interpreted and the backend compiles kernels.
 
     Triton compiles for GPUs. With the environment variable `TRITON_INTERPRET=1`, set before kernels are defined, kernels run as Python, on the CPU too. With
     the backends "eager" and "aot_eager", such kernels are nodes of graphs. Otherwise the launch runs natively, and Triton itself says what it lacks.
     """
 
-    what: str
     why: str
     id = "FJ076"
     message = "launch of the Triton kernel {what}: {why}"
@@ -371,7 +337,6 @@ class LaunchImpossible(Break):
     )
 
 
-@dataclass(frozen=True)
 class LazyModuleCall(SkippedFrame):
     """The program makes the first call of a lazy module (`nn.LazyLinear`, `nn.LazyConv2d` ...), which creates its parameters from the shape of its input.
 
@@ -386,7 +351,6 @@ class LazyModuleCall(SkippedFrame):
     hints = ("You need do nothing: the next call is compiled. With fullgraph=True, call the module once before it is compiled.",)
 
 
-@dataclass(frozen=True)
 class LaterValue(Break):
     """The program looks at a value that a learning rate scheduler has changed in the same call, as in `if scheduler.get_last_lr()[0] < 1e-6`.
 
@@ -402,8 +366,7 @@ class LaterValue(Break):
     hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)
 
 
-@dataclass(frozen=True)
-class StepInPlace(Break):
+class StepInPlace(BreakOf):
     """The program makes a step of a learning rate scheduler that can't wait until after the graph.
 
     The call is split there, and the step is made between two graphs. Steps of torch's schedulers compute only with Python numbers. They are usually made
@@ -411,7 +374,6 @@ class StepInPlace(Break):
     in which another step changes the same learning rates, and schedules in the program's own code that do more than compute a number.
     """
 
-    what: str
     id = "FJ079"
     message = "a step of a learning rate scheduler that is made between two graphs: {what}"
     explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins after it."
@@ -421,15 +383,13 @@ class StepInPlace(Break):
     )
 
 
-@dataclass(frozen=True)
-class MayRaise(Break):
+class MayRaise(BreakOf):
     """A tensor operator rejects its arguments because of the origin of one of them, which is a leaf, a view, or a tensor made in inference mode.
 
     The operator was tried on fake tensors and raised. In other calls, tensors that look the same may have another origin. So the operator runs natively, and
     the graph is split there.
     """
 
-    what: str
     id = "FJ081"
     message = "tensor operator may raise: {what}"
     explanation = "The operator was run on tensors without data and raised an error about the origin of a tensor, which no guard checks."

@@ -13,15 +13,13 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.bytecode.decode import decode
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS
-
-if TYPE_CHECKING:
-    from framejit.objects.core.delivery import Delivery
-    from framejit.objects.core.object import Namespace, Object
+from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.object import Namespace, Object
 
 
 class State(enum.Enum):

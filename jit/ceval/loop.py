@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import logs
 from framejit.bytecode.decode import Decoded
@@ -13,10 +13,7 @@ from framejit.ceval.frame import Frame, LastInstruction, State
 from framejit.ceval.machine import Machine
 from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Return, Yield
-from framejit.objects.core.object import Raise
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import Object
+from framejit.objects.core.object import Object, Raise
 
 HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_match, ops_except)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from framejit.ceval.frame import Frame
 from framejit.objects.core.object import VM, Object
-
-if TYPE_CHECKING:
-    from framejit.ceval.frame import Frame
 
 
 class Machine(VM, Protocol):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.ceval.ops_call import callable_of
 from framejit.objects.core import abstract, build, text
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 CONVERSIONS = (None, "s", "r", "a")
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.objects.core import abstract, build, calls
 from framejit.objects.core.delivery import AS_IT_IS
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 # Include/internal/pycore_code.h: the values that MAKE_FUNCTION's flags say are on the stack, deepest first.
 DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, ANNOTATE, CLOSURE = 1, 2, 4, 16, 8

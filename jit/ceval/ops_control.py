@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
@@ -11,9 +11,7 @@ from framejit.ceval.handlers import is_caught
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
 from framejit.objects.core import abstract, build, operators
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 LONGEST_RAISE = 200
 """The most instructions that make an exception and raise it."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction
 from framejit.ceval.operation import op
 from framejit.objects.core import abstract, build
 from framejit.objects.core.delivery import AS_IT_IS, Delivery
-from framejit.objects.core.object import Raise, lookup_special
+from framejit.objects.core.object import VM, Object, Raise, lookup_special
 from framejit.objects.types import exceptions
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
 
 
 @op("RAISE_VARARGS", "exc_and_cause[n] --")

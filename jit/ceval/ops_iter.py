@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
@@ -11,10 +10,7 @@ from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Created, Yield
 from framejit.objects.core import abstract, build
-from framejit.objects.core.object import Raise
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object, Raise
 
 OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 

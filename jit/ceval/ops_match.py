@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.objects.core import abstract, build, matching
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object
 
 
 @op("GET_LEN", "subject -- subject length")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.objects.core import abstract, build
-from framejit.objects.core.object import Raise
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
-    from framejit.objects.types.dictobject import Namespace
+from framejit.objects.core.object import VM, Object, Raise
+from framejit.objects.types.dictobject import Namespace
 
 
 @op("LOAD_CONST", "-- constant")

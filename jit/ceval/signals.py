@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from framejit.ceval.frame import State
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import Object
+from framejit.objects.core.object import Object
 
 
 class Signal(Exception):

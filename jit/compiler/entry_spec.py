@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
+from framejit.codegen.direct import Direct
+from framejit.driver.prediction import OutcomeCheck
 from framejit.driver.request import Origin
+from framejit.driver.upcalls import Upcalls
 from framejit.guards.build import build
-
-if TYPE_CHECKING:
-    from framejit.codegen.direct import Direct
-    from framejit.driver.prediction import OutcomeCheck
-    from framejit.driver.upcalls import Upcalls
-    from framejit.guards.kinds import Guard
-    from framejit.guards.source import Source
+from framejit.guards.kinds import Guard
+from framejit.guards.source import Source
 
 
 @dataclass(frozen=True, slots=True)

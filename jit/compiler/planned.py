@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
@@ -20,10 +21,11 @@ from framejit.guards.kinds import Guard
 from framejit.guards.relations import Distinct
 from framejit.guards.source import UserLine
 from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards
-from framejit.objects.core.object import Codegen, NotConstant, Object
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import NotConstant, Object
 from framejit.program import classes
 from framejit.report import BreakNote
-from framejit.said.directives import CURRENT, Directives, made_real
+from framejit.said.directives import CURRENT, made_real
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.tracing.stops import GraphBreak
 from framejit.tracing.tracer import Tracer
@@ -113,15 +115,15 @@ def announce_settings(attempt: Attempt, after_break: AfterBreak | None) -> None:
     tracer = attempt.tracer
     modes = tracer.graph.modes
     casts_are_cached = tracer.graph.autograd_node is None
-    for change in (modes.final_difference(casts_are_cached), modes.switches.final_difference(), tracer.graph.function_modes.final_difference()):
-        if change is not None:
-            tracer.effects.at_end(change)
+    changed = modes.final_differences(casts_are_cached), modes.switches.final_differences(), tracer.graph.function_modes.final_differences()
+    for change in itertools.chain(*changed):
+        tracer.effects.at_end(change)
     left = tracer.directives
     if after_break is not None:
         left = made_real(tracer.directives_before, left, attempt.request.family.number)
     if left != tracer.directives_before:
         tracer.rest_on_directives()
-        tracer.effects.at_end(DirectivesChange(left))
+        tracer.effects.at_end(LaterCall(CURRENT.set, (left,)))
 
 
 def plan_code(tracer: Tracer, result: Object) -> Plan:
@@ -203,20 +205,4 @@ def describe_effect(logged: Logged) -> str:
     where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
     if isinstance(effect, Object) and effect.source is not None:
         return f"{effect.source.name_in_reports()}, a {classes.qualname(effect.cls)}, is changed{where}"
-    return f"{type(effect).__name__}{where}"
-
-
-@dataclass(frozen=True, slots=True)
-class DirectivesChange:
-    """The effect of a trace that ends with other directives in force than those with which it began."""
-
-    after: Directives
-
-    def replay(self, cg: Codegen) -> None:
-        """Emit the call that puts the directives in force."""
-        cg.load_const(self.after)
-        cg.call_const(CURRENT.set, 1)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return []
+    return f"{effect}{where}" if isinstance(effect, LaterCall) else f"{type(effect).__name__}{where}"

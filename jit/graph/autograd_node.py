@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import CodeType
+from typing import Any, NoReturn
 
 import torch
+from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
@@ -20,18 +22,12 @@ from framejit.graph.fake import is_of_others, storages, version_of
 from framejit.graph.gradient_paths import gives_gradients, gradient_paths
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.spelling import is_spelled_in_full
+from framejit.graph.trace_state import TraceState
 from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
 from framejit.objects.tensors.tensorkind import kind_in_graph
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.operator_facts import keeps_elements
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from torch import fx
-
-    from framejit.graph.trace_state import TraceState
-    from framejit.objects.tensors.tensorobject import TensorObject
 
 MAKES_LEAF_OF = "requires_grad_"
 """The method that makes a tensor of the graph a leaf, or makes a leaf an ordinary tensor."""

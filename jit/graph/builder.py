@@ -14,12 +14,13 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
@@ -55,9 +56,6 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import interrupts
 from framejit.torch_state.operator_facts import is_in_place
 from framejit.torch_state.torch_modes import MODE_CHANGES
-
-if TYPE_CHECKING:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 FEW_NODES = 8
 """In a graph with fewer nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
@@ -25,14 +27,9 @@ from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
 from framejit.graph.written import arguments_of, written_by_others
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_modes import MODE_CHANGES
-
-if TYPE_CHECKING:
-    from torch import fx
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
-
-    from framejit.objects.tensors.tensorobject import TensorObject
-    from framejit.trail import Trail
+from framejit.trail import Trail
 
 
 class Fakes:

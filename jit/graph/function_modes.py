@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
-from framejit.objects.core.object import Codegen, Object
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import Object
 from framejit.torch_state.torch_function_stack import restack
-
-if TYPE_CHECKING:
-    from framejit.trail import Trail
+from framejit.trail import Trail
 
 ALL, NO_SUBCLASSES, NOTHING = 0, 1, 2
 """The levels of overriding torch's functions: by modes and subclasses, by modes alone (`DisableTorchFunctionSubclass`), by nothing (`DisableTorchFunction`)."""
@@ -24,25 +21,6 @@ def level_in_force() -> int:
     if torch._C._is_torch_function_all_disabled():
         return NOTHING
     return ALL if torch._C._is_torch_function_enabled() else NO_SUBCLASSES
-
-
-@dataclass(frozen=True, slots=True)
-class StackLeft:
-    """The effect of leaving the trace with other modes in force than at its beginning: a number of modes have ended, and others have begun."""
-
-    ended: int
-    begun: tuple[Object, ...]
-
-    def replay(self, cg: Codegen) -> None:
-        """Emit the call that changes the stack for real."""
-        cg.load_const(self.ended)
-        for mode in self.begun:
-            cg.load(mode)
-        cg.call_const(restack, 1 + len(self.begun))
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return list(self.begun)
 
 
 class FunctionModes:
@@ -64,15 +42,15 @@ class FunctionModes:
         """Begin the trace with these modes of the program in force."""
         self.initial = self.stack = modes
 
-    def final_difference(self) -> StackLeft | None:
-        """The effect of the modes that the trace so far leaves in force; None if they are the same as at its beginning."""
+    def final_differences(self) -> list[LaterCall]:
+        """The effect of the modes that the trace so far leaves in force, if they aren't the same as at its beginning."""
         same = 0
         for before, now in zip(self.initial, self.stack):
             if before is not now:
                 break
             same += 1
-        left = StackLeft(len(self.initial) - same, self.stack[same:])
-        return left if left.ended or left.begun else None
+        ended, begun = len(self.initial) - same, self.stack[same:]
+        return [LaterCall(restack, (ended, *begun))] if ended or begun else []
 
     def set_level(self, level: int) -> None:
         """Set the level of overriding from here on."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.graph.switches import Switches
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import Object
 from framejit.torch_state.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
 from framejit.torch_state.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
-
-if TYPE_CHECKING:
-    from torch import fx
-
-    from framejit.objects.core.object import Codegen, Object
-    from framejit.trail import Trail
+from framejit.trail import Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +56,6 @@ class Modes:
                 before.put()
 
 
-@dataclass(frozen=True, slots=True)
-class ModeChange:
-    """The effect of ending the trace with different modes from those it began with. (An inference mode left open is no such effect: it breaks the trace.)"""
-
-    before: Modes
-    after: Modes
-
-    def replay(self, cg: Codegen) -> None:
-        """Emit the calls that set the modes `after`."""
-        cg.load_const(self.after)
-        cg.call_const(Modes.put, 1)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return []
-
-
 @dataclass(slots=True)
 class Scope:
     """An inference mode or autocast that `owner` entered, or hooks on saved tensors, whose `owner` is a tuple of both. `node` opened it in the graph; None
@@ -94,29 +75,6 @@ class Scope:
     enter: Callable[[Any], Any]
     cache: bool | None = None
     leaves: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Entering:
-    """The effect of ending the trace with scopes entered or left, in order: (grad mode before, `__enter__`, owner) for each; `grad`: that at the end."""
-
-    scopes: tuple[tuple[bool, Callable[[Any], Any], Object], ...]
-    grad: bool
-
-    def replay(self, cg: Codegen) -> None:
-        """Emit the calls that enter the scopes for real."""
-        for grad, enter, owner in self.scopes:
-            cg.load_const(grad)
-            cg.load_const(enter)
-            cg.load(owner)
-            cg.call_const(enter_for_real, 3)
-            cg.pop_top()
-        cg.load_const(self.grad)
-        cg.call_const(put_grad_mode, 1)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return [owner for _, _, owner in self.scopes]
 
 
 def leave_for_real(owner: Any) -> None:
@@ -176,20 +134,21 @@ class GlobalModes:
             self._overrides_off = torch._C.DisableTorchFunctionSubclass()
             self._overrides_off.__enter__()
 
-    def final_difference(self, casts_are_cached: bool) -> ModeChange | Entering | None:
-        """The effect of the modes that the trace so far leaves changed; None if it leaves none changed. The graph leaves scopes that are still open.
+    def final_differences(self, casts_are_cached: bool) -> list[LaterCall]:
+        """The effects of the modes that the trace so far leaves changed: other modes, or scopes that are entered for real. The graph leaves scopes that are
+        still open. (An inference mode left open is no such effect: it breaks the trace.)
 
         `casts_are_cached`: after the graph has run, autocast itself has cached the graph's casts under autocast.
         """
         if not self.scopes_open:
-            return None if self.current == self.initial else ModeChange(self.initial, self.current)
+            return [] if self.current == self.initial else [LaterCall(Modes.put, (self.current,))]
         for scope in reversed(self._scopes):
             if scope.node is not None:
                 is_reentered = casts_are_cached and scope.enter is torch.autocast.__enter__
                 self._effect_node(exit_keeping_casts if is_reentered else scope.exit_function, (scope.node,))
         scopes = [(scope.grad, scope.enter, scope.owner) for scope in self._scopes]
         scopes += [(self.current.grad, enter, owner) for owner, enter in self._nominal]
-        return Entering(tuple(scopes), self.current.grad)
+        return [*[LaterCall(enter_for_real, scope) for scope in scopes], LaterCall(put_grad_mode, (self.current.grad,))]
 
     @property
     def scopes_open(self) -> bool:

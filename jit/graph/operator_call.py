@@ -15,15 +15,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
 
 from framejit.graph.fake import version_of
-
-if TYPE_CHECKING:
-    from framejit.graph.trace_state import TraceState
+from framejit.graph.trace_state import TraceState
 
 
 @dataclass(slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-if TYPE_CHECKING:
-    from framejit.graph.inputs import GraphInput
+from framejit.graph.inputs import GraphInput
 
 
 class PartsContext(ABC):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from framejit.errors import UserFrame
+from framejit.graph.metadata import UserPlace
+from framejit.guards.kinds import Guard
+from framejit.guards.source import Call, UserLine
 from framejit.objects.core.object import VM, Object
-
-if TYPE_CHECKING:
-    from framejit.errors import UserFrame
-    from framejit.graph.metadata import UserPlace
-    from framejit.guards.kinds import Guard
-    from framejit.guards.source import Call, UserLine
 
 T = TypeVar("T")
 

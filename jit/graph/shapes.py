@@ -12,7 +12,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 import torch
@@ -31,6 +31,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from framejit.errors import ConstraintViolation
 from framejit.graph.inputs import GraphInput, identifier, is_static
 from framejit.graph.torch_sources import InputSource
+from framejit.graph.trace_state import TraceState
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import STEPS, ShapesHold
@@ -39,9 +40,6 @@ from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.tensors.tensorkind import kind_of_class
-
-if TYPE_CHECKING:
-    from framejit.graph.trace_state import TraceState
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, if that is known."""

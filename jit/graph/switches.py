@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from framejit.guards.recorder import GuardRecorder
-    from framejit.objects.core.object import Codegen, Object
-    from framejit.trail import Trail
+from framejit.guards.recorder import GuardRecorder
+from framejit.objects.core.latercall import LaterCall
+from framejit.trail import Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +66,9 @@ class Switches:
         """Return whether the program has set a switch that changes the result of a function."""
         return bool(self._set) and any(function in switch.shown_by for switch, _ in self.differences())
 
-    def final_difference(self) -> SwitchesLeft | None:
-        """The effect that sets the switches at the end; None if all have their old values."""
-        switched = self.differences()
-        return SwitchesLeft(switched) if switched else None
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchesLeft:
-    """The effect of leaving the trace with switches set."""
-
-    switched: Switched
-
-    def replay(self, cg: Codegen) -> None:
-        """Emit the calls that set the switches."""
-        for switch, value in self.switched:
-            cg.load_const(value)
-            cg.call_const(switch.write, 1)
-            cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return []
+    def final_differences(self) -> list[LaterCall]:
+        """The effects that set the switches at the end."""
+        return [LaterCall(switch.write, (value,)) for switch, value in self.differences()]
 
 
 @functools.cache

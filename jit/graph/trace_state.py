@@ -13,39 +13,35 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import CodeType
+from typing import Any, TypeVar
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from framejit.errors import UserFrame
 from framejit.graph.annotations import CUSTOM, annotation_in_force
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.check_order import changes_outside
 from framejit.graph.constants import Inexact, exact
+from framejit.graph.demands import Demands
 from framejit.graph.fake import storages
 from framejit.graph.fakes import Fakes
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.global_modes import GlobalModes
+from framejit.graph.inputs import GraphInput
 from framejit.graph.metadata import USER_PLACES, UserPlace
+from framejit.graph.running import RunningTrace
+from framejit.guards.dynamic import Dynamic
 from framejit.objects.core.object import NotConstant, Object
 from framejit.objects.numbers.unbackednumber import UnbackedNumber
+from framejit.objects.tensors.storageobject import StorageObject
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.torch_state.transforms_in_force import are_in_force
 from framejit.trail import NodeAdded
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    from framejit.errors import UserFrame
-    from framejit.graph.demands import Demands
-    from framejit.graph.inputs import GraphInput
-    from framejit.graph.running import RunningTrace
-    from framejit.guards.dynamic import Dynamic
-    from framejit.objects.tensors.storageobject import StorageObject
-    from framejit.objects.tensors.tensorobject import TensorObject
 
 P = TypeVar("P")
 EMPTY: dict[str, Any] = {}

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import CodeType
+from typing import Any, NoReturn
 
 import sympy
 import torch
@@ -32,14 +33,10 @@ from framejit.errors import CHECK_FAILED
 from framejit.graph.check_order import ASSERT
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of, storages
 from framejit.graph.sizes_of_call import raises_for_symbols_only
+from framejit.graph.trace_state import TraceState
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from framejit.graph.trace_state import TraceState
 
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}

@@ -10,7 +10,7 @@ from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.calls import keyword_items
 from framejit.objects.core.delivery import Delivery
-from framejit.objects.core.object import VM, Codegen, Namespace, Object, is_c_member
+from framejit.objects.core.object import VM, Codegen, Object, is_c_member
 from framejit.objects.core.registry import app, models, wraps
 from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
 from framejit.objects.types.tupleobject import TupleObject
@@ -25,6 +25,7 @@ class PartialObject(Object):
     """functools.partial: function, positional and keyword arguments."""
 
     __slots__ = ("function", "args", "keywords")
+    has_dict = True
 
     def __init__(
         self, cls: type, function: Object, args: Object, keywords: Object, source: Source | None = None, value: Any = MISSING
@@ -45,11 +46,6 @@ class PartialObject(Object):
         assert isinstance(bound, TupleObject)
         named = {vm.observe(key).constant(vm): value for key, value in keyword_items(vm, self.keywords)}
         return abstract.call(vm, self.function, [*bound.items(vm), *args], named | kwargs, delivery)
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     def get_slot(self, vm: VM, member: Any) -> Object:
         """The fields of a partial, or a slot of a subclass in Python."""

@@ -29,6 +29,7 @@ class IdObject(Object):
     """The address of an object that the trace made, or must not keep alive: usable for look-ups and comparisons in the trace, but unknown as a number."""
 
     __slots__ = ("owner",)
+    is_true = True
 
     def __init__(self, owner: Object) -> None:
         super().__init__(int)
@@ -36,9 +37,6 @@ class IdObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         return (id, self.owner)
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!="):

@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from framejit import breaks
-from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """A warning to be given for a line of a file. `namespace`: the globals of its code, which record the warnings shown already."""
-
-    message: Object
-    category: type[Warning]
-    namespace: Object
-    filename: str
-    line: int
-
-    def replay(self, cg: Codegen) -> None:
-        cg.load(self.message)
-        cg.load_const(self.category)
-        cg.load(self.namespace)
-        cg.load_const(self.filename)
-        cg.load_const(self.line)
-        cg.call_const(give, 5)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return [self.message, self.namespace]
-
-
 def give(message: str, category: type[Warning], namespace: dict[str, Any], filename: str, line: int) -> None:
-    """Run by generated code: the rest of `warnings.warn`, once the line is known (Python/_warnings.c: setup_context)."""
+    """Run by generated code: the rest of `warnings.warn`, once the line is known (Python/_warnings.c: setup_context). `namespace`: the globals of its code,
+    which record the warnings shown already."""
     registry = namespace.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, filename, line, namespace.get("__name__", "<string>"), registry)
 
@@ -85,5 +63,5 @@ def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Ob
     if found is None or not can_wait(vm):
         vm.unsupported(breaks.SideEffect("warnings.warn()"))
     frame, line = found
-    vm.effects.in_order(Warned(message, cls, frame.globals, frame.code.co_filename, line))
+    vm.effects.in_order(LaterCall(give, (message, cls, frame.globals, frame.code.co_filename, line)))
     return vm.const(None)

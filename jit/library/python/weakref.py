@@ -27,6 +27,7 @@ class WeakReferenceObject(Object):
     """A weakref.ref: calling it gives its referent, which is looked up again in each call of the compiled code."""
 
     __slots__ = ()
+    is_true = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         assert self.source is not None
@@ -38,9 +39,6 @@ class WeakReferenceObject(Object):
             # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
             vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
         return vm.wrap(target, source)
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
 
 @wraps(weakref.ReferenceType, shared=True)
@@ -55,6 +53,7 @@ class WeakReferenceMade(Object):
     """A weakref.ref that the trace has made in library code, to an object that isn't needed once its owner has released it, such as a dict of hooks."""
 
     __slots__ = ("target",)
+    is_true = True
 
     def __init__(self, target: Object) -> None:
         super().__init__(weakref.ReferenceType)
@@ -62,9 +61,6 @@ class WeakReferenceMade(Object):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         return self.target
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.target)

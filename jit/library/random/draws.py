@@ -10,15 +10,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
+from torch import fx
 
 from framejit.torch_state.own_operators import DRAWS, declare_operator
-
-if TYPE_CHECKING:
-    from torch import fx
 
 
 @dataclass(frozen=True, slots=True)

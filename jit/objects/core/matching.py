@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from framejit import breaks
 from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import support
 from framejit.program import classes
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
 
 SEQUENCE, MAPPING, SELF = 1 << 5, 1 << 6, 1 << 22
 """Flags of types: Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING, _Py_TPFLAGS_MATCH_SELF."""

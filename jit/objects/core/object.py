@@ -45,6 +45,15 @@ class Object:
     depends_on_data: ClassVar[bool] = False
     """Whether its truth may depend on the data of tensors."""
 
+    is_true: ClassVar[bool] = False
+    """Whether all values of the type are true."""
+
+    has_dict: ClassVar[bool] = False
+    """Whether values may have a `__dict__`, which is made when it is first asked for."""
+
+    is_filled: ClassVar[bool] = False
+    """Whether each value is created empty and then filled (mutable, possibly cyclic)."""
+
     is_address: ClassVar[bool] = False
     """Whether it is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""
 
@@ -95,6 +104,8 @@ class Object:
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         """The instance `__dict__`, if values of this type have one."""
+        if self.has_dict and self.attrs is None:
+            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def is_generator(self) -> bool:
@@ -179,6 +190,8 @@ class Object:
 
     def truth(self, vm: VM) -> bool:
         """nb_bool, else length, else True. Breaks if it depends on tensor data."""
+        if self.is_true:
+            return True
         if self.cls in FOLDABLE and self.is_knowable():
             return bool(self.constant(vm))
         found = call_special(vm, self, "__bool__")
@@ -300,8 +313,8 @@ class Object:
         """Emit the second half of `reconstruct`: the value exists, so put its contents in. Default: nothing."""
 
     def needs_fill(self) -> bool:
-        """Return whether the value is created empty and then filled (mutable, possibly cyclic)."""
-        return False
+        """Return whether the value is created empty and then filled."""
+        return self.is_filled
 
     def awaits(self) -> Object | None:
         """The value whose contents must be complete before this one is created, because creating it reads them."""

@@ -16,18 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from framejit.breaks import UnsupportedCall
+from framejit.breaks import Break, SkippedFrame, UnsupportedCall
+from framejit.guards.source import Source
+from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
-from framejit.objects.core.object import NotConstant
+from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.program import classes
-
-if TYPE_CHECKING:
-    from framejit.breaks import Break, SkippedFrame
-    from framejit.guards.source import Source
-    from framejit.objects.core.delivery import Delivery
-    from framejit.objects.core.object import VM, Object
 
 Wrap = Callable[["VM", Any, "Source"], "Object"]
 Model = Callable[..., "Object"]

@@ -13,16 +13,13 @@ import sys
 import warnings
 from dataclasses import dataclass
 from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
-from framejit.objects.core.object import Raise
+from framejit.objects.core.object import VM, Object, Raise
 from framejit.objects.core.registry import app_of, call_model, meaning_of, model_of
 from framejit.objects.core.witness import witness_of
 from framejit.program import classes
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
 
 NAMED: dict[int, frozenset[str]] = {
     id(int): frozenset({"base"}),

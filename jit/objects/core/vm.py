@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from framejit.breaks import Break
-    from framejit.guards.kinds import Guard
-    from framejit.guards.recorder import GuardRecorder
-    from framejit.guards.relations import Relation
-    from framejit.guards.source import Source
-    from framejit.objects.core.delivery import Delivery
-    from framejit.trail import Trail
+from framejit.breaks import Break
+from framejit.guards.kinds import Guard
+from framejit.guards.recorder import GuardRecorder
+from framejit.guards.relations import Relation
+from framejit.guards.source import Source
+from framejit.objects.core.delivery import Delivery
+from framejit.trail import Trail
 
 Obj = TypeVar("Obj")
 Obj_co = TypeVar("Obj_co", covariant=True)

@@ -15,18 +15,16 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import SymFloat, SymInt, fx
+
+from framejit.guards.source import Source
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.numbers.bounds import NEARLY_ASCENDING, Bounds, bounds_of
 from framejit.objects.numbers.monotone import course_with, leaves_of, sides_of, threshold, value_for
 from framejit.objects.numbers.ranges import bounds_within, range_around
 from framejit.objects.types.constobject import ConstObject
-
-if TYPE_CHECKING:
-    from torch import SymFloat, SymInt, fx
-
-    from framejit.guards.source import Source
 
 MAX_DEPTH = 16
 """How deeply deferred computations may be nested. For a deeper one, a simplified form is made, or its value is asked for."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import fx
 
 from framejit import breaks
 from framejit.guards.source import MISSING
@@ -21,9 +22,6 @@ from framejit.objects.numbers.pythonnumbers import FUNCTIONS as PYTHONS
 from framejit.objects.numbers.pythonnumbers import PYTHON, TYPES
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.listobject import ListObject
-
-if TYPE_CHECKING:
-    from torch import fx
 
 MAX_DEPTH = 200
 """The largest nesting depth of computations."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
+from torch import fx
 
 from framejit import breaks
 from framejit.objects.core.object import VM, Codegen, Object
-
-if TYPE_CHECKING:
-    from torch import fx
 
 EQUALITY = {"==": operator.eq, "!=": operator.ne}
 NOT_NESTED = (int, float, bool, str, type(None))

@@ -7,7 +7,6 @@ torch's own function is traced instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -17,11 +16,9 @@ from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Object, object_setattr
 from framejit.objects.core.registry import models
+from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.numbereddict import go_by_place
-
-if TYPE_CHECKING:
-    from framejit.objects.types.dictobject import DictObject
 
 TENSOR_SPACES = ("_parameters", "_buffers", "_modules")
 INSTANCE_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")

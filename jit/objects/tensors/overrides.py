@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
@@ -17,15 +17,13 @@ from torch.overrides import TorchFunctionMode
 
 from framejit import breaks
 from framejit.objects.core import abstract
+from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Object
 from framejit.objects.tensors.tensorkind import overrides_functions
 from framejit.objects.tensors.torchfunctions import TorchOperation
 from framejit.objects.types.dictobject import dict_of
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
-
-if TYPE_CHECKING:
-    from framejit.objects.core.delivery import Delivery
 
 BASE = torch._C.TensorBase
 SEQUENCES = (tuple, list)

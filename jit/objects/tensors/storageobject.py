@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core.object import ON_ADDRESSES, VM, Codegen, Object
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_classes import address_of, storage_of
-
-if TYPE_CHECKING:
-    from framejit.objects.tensors.tensorobject import TensorObject
 
 COMPARED = {"==": True, "!=": False}
 
@@ -64,14 +62,12 @@ class StorageObject(Object):
     def referents(self) -> list[Object]:
         return [self.tensor]
 
-    def needs_fill(self) -> bool:
-        return False
-
 
 class AddressObject(Object):
     """The address of some data: an int about which the trace knows whether it is also that of other data, and whether it is zero."""
 
     __slots__ = ("storage", "tensor")
+    is_true = True
     is_address = True
 
     def __init__(self, storage: StorageObject, tensor: TensorObject | None) -> None:
@@ -92,9 +88,6 @@ class AddressObject(Object):
         if other.cls is int and other.is_known() and other.constant(vm) == 0:
             return vm.const(not COMPARED[symbol])
         return self.break_graph(vm)
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def hash_key(self, vm: VM) -> Any:
         return self
@@ -118,9 +111,6 @@ class AddressObject(Object):
 
     def referents(self) -> list[Object]:
         return [self.storage if self.tensor is None else self.tensor]
-
-    def needs_fill(self) -> bool:
-        return False
 
 
 def key_of(fake: torch.Tensor) -> int:

@@ -15,17 +15,15 @@ Each kind is in the file of its subject in jit/library, which the loader imports
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from framejit.breaks import Break
+from framejit.guards.source import Source
+from framejit.objects.core.object import VM, Object
 from framejit.torch_state.torch_classes import PLAIN_TENSORS, has_torch_function, overrides_operators
-
-if TYPE_CHECKING:
-    from framejit.breaks import Break
-    from framejit.guards.source import Source
-    from framejit.objects.core.object import VM, Object
 
 NOTHING: tuple[Any, ...] = ()
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import GetSetDescriptorType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy
 import torch
+from torch import fx
 
 from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TensorAttribute, attribute_of
 from framejit.objects.core import abstract, operators, text
-from framejit.objects.core.object import VM, Codegen, Namespace, Object, fold
+from framejit.objects.core.object import VM, Codegen, Object, fold
 from framejit.objects.core.registry import Model, models, sets
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, converted
 from framejit.objects.tensors.overrides import is_overridden
@@ -27,9 +28,6 @@ from framejit.program import classes
 from framejit.torch_state import torch_function_stack
 from framejit.torch_state.torch_classes import as_class, store_data, store_grad
 
-if TYPE_CHECKING:
-    from torch import fx
-
 NOT_OPERANDS = (str, bytes, type(None), type(...), type)
 
 
@@ -41,6 +39,7 @@ class TensorObject(Object):
     """
 
     __slots__ = ("node", "grad", "data", "requires_grad", "retains")
+    has_dict = True
     depends_on_data = True
 
     def __init__(self, node: fx.Node, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
@@ -75,11 +74,6 @@ class TensorObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         return vm.tell_apart(self)
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     # Attributes.
 

@@ -15,6 +15,7 @@ class CellObject(Object):
     """A cell. `content` is its content once read or stored; a cell from outside is read, and guarded, on first use."""
 
     __slots__ = ("content", "known", "written")
+    is_filled = True
 
     def __init__(self, content: Object | None = None, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(CellType, source, value)
@@ -46,9 +47,6 @@ class CellObject(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_const(CellType, 0)
-
-    def needs_fill(self) -> bool:
-        return True
 
     def fill(self, cg: Codegen) -> None:
         if self.content is not None:

@@ -14,6 +14,7 @@ class GivenToCompiler(Object):
     """The result of compiling a function inside a trace. `compiler`: called for real with the function if the result leaves the trace."""
 
     __slots__ = ("function", "compiler")
+    is_true = True
 
     def __init__(self, cls: type, function: Object, compiler: Callable[[Any], Any]) -> None:
         super().__init__(cls)
@@ -27,9 +28,6 @@ class GivenToCompiler(Object):
         self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
     ) -> Object:
         return self.call(vm, [receiver, *args], kwargs or {}, delivery)
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.function)

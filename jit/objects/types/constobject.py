@@ -14,7 +14,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, Pinned, Source
-from framejit.objects.core.object import VM, Codegen, LazyObject, Namespace, NotConstant, Object, settle
+from framejit.objects.core.object import VM, Codegen, LazyObject, NotConstant, Object, settle
 from framejit.objects.core.registry import pure_methods, wrapper_for, wraps
 from framejit.program import classes
 from framejit.program.naming import short
@@ -79,6 +79,7 @@ class EnumObject(ConstObject):
     """An enum member: a constant known by identity."""
 
     __slots__ = ()
+    has_dict = True
 
     def as_real(self, vm: VM) -> Any:
         """Refuses to be an argument of a C function if that may call the program's, or a package's, code for the member's text."""
@@ -96,11 +97,6 @@ class EnumObject(ConstObject):
 
     def truth(self, vm: VM) -> bool:
         return Object.truth(self, vm)
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     def getattr(self, vm: VM, name: str) -> Object:
         if name in ("value", "name", "_value_", "_name_") and vm.raw_type_lookup(self.cls, name) in ENUM_FIELDS:

@@ -26,6 +26,7 @@ class DequeObject(Object):
     """
 
     __slots__ = ("elements", "original", "maxlen", "version")
+    is_filled = True
 
     def __init__(
         self, elements: list[Object] | None, maxlen: int | None, cls: type = deque, source: Source | None = None, value: Any = MISSING
@@ -83,9 +84,6 @@ class DequeObject(Object):
 
     def length(self, vm: VM) -> Object:
         return vm.const(len(self.items(vm))) if self.cls is deque else Object.length(self, vm)
-
-    def needs_fill(self) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)

@@ -13,7 +13,7 @@ from framejit._runtime import look_up_failed
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core import abstract, text
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, is_c_member, member_source
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, is_c_member, member_source
 from framejit.objects.core.registry import models, sets, wraps
 from framejit.objects.types import typefields
 from framejit.objects.types.instancedict import fill_instance_dict
@@ -35,6 +35,8 @@ class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
     __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "directives")
+    has_dict = True
+    is_filled = True
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
@@ -46,11 +48,6 @@ class ExceptionObject(Object):
         self.passed: list[Any] = []  # the places that it has passed since then (codegen.tracebacks), innermost first
         self.seen: TracebackObject | None = None  # the traceback that the program has read last
         self.directives: Any = None  # the user's directives that were in force where it was raised
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     def real(self, vm: VM) -> BaseException:
         """A real exception of the builtin class, made from the same arguments and with the same C fields, as far as those are constants."""
@@ -179,9 +176,6 @@ class ExceptionObject(Object):
         for arg in made_of:
             cg.load(arg)
         cg.call_const(new_exception, len(made_of) + 1)
-
-    def needs_fill(self) -> bool:
-        return True
 
     def fill(self, cg: Codegen) -> None:
         for name, value in self.fields.items():

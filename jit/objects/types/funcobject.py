@@ -33,6 +33,8 @@ class FunctionObject(Object):
     """A Python function from outside (`value` is the real one), or one made by the trace (MAKE_FUNCTION), which sets its `builtins`."""
 
     __slots__ = ("code", "globals", "builtins", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
+    has_dict = True
+    is_filled = True
 
     def __init__(self, code: CodeType, namespace: Namespace, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(FunctionType, source, value)
@@ -90,11 +92,6 @@ class FunctionObject(Object):
             vm.trail.fill(self, "closure", cells)
             return cells
         return self.closure
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     def is_data_descriptor(self, vm: VM) -> bool:
         return False
@@ -228,9 +225,6 @@ class FunctionObject(Object):
         else:
             cg.load_const(None)
         cg.call_const(FunctionType, 5)
-
-    def needs_fill(self) -> bool:
-        return True
 
     def fill(self, cg: Codegen) -> None:
         for name, part in (("__kwdefaults__", self.kwdefaults), ("__annotations__", self.annotations)):

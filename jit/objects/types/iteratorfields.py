@@ -30,6 +30,7 @@ class FieldIterator(Object):
     """An exact builtin iterator. `fields`: the fields that it was made with or that were read, by their names in CPython; None for one that holds nothing."""
 
     __slots__ = ("fields", "changed")
+    is_true = True
 
     def __init__(self, cls: type, fields: dict[str, Object | None], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
@@ -38,9 +39,6 @@ class FieldIterator(Object):
 
     def iter(self, vm: VM) -> Object:
         return self
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def next(self, vm: VM) -> Object | None:
         """A step, as in STEPS. A StopIteration raised by the program's code ends the iteration, as in C."""

@@ -29,6 +29,7 @@ class IteratorObject(Object):
     """An iterator that the trace made: it is its own iterator."""
 
     __slots__ = ()
+    is_true = True
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -38,12 +39,6 @@ class IteratorObject(Object):
 
     def iter(self, vm: VM) -> Object:
         return self
-
-    def truth(self, vm: VM) -> bool:
-        return True
-
-    def needs_fill(self) -> bool:
-        return False
 
 
 class SequenceIterator(IteratorObject):

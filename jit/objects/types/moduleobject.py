@@ -20,9 +20,7 @@ class ModuleObject(IdentityConstant):
     """A module. `value` is the real one; its `__dict__` is the same DictObject that its functions have as globals."""
 
     __slots__ = ()
-
-    def truth(self, vm: VM) -> bool:
-        return True
+    is_true = True
 
     def instance_dict(self, vm: VM) -> Namespace:
         namespace = NAMESPACE.__get__(self.value)

@@ -36,6 +36,7 @@ class PeekedIterator(Object):
     """
 
     __slots__ = ("steps", "items", "over", "ended")
+    is_true = True
     replays_first = True
 
     def __init__(self, cls: type, source: Source, value: Any) -> None:
@@ -47,9 +48,6 @@ class PeekedIterator(Object):
 
     def iter(self, vm: VM) -> Object:
         return self
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def next(self, vm: VM) -> Object | None:
         if self.ended:

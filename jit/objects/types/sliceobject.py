@@ -17,6 +17,7 @@ class SliceObject(Object):
     """`slice(start, stop, step)`."""
 
     __slots__ = ("start", "stop", "step")
+    is_true = True
 
     def __init__(self, start: Object, stop: Object, step: Object, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = slice
@@ -52,9 +53,6 @@ class SliceObject(Object):
         if slice.__hash__ is None:  # type: ignore[comparison-overlap]  # before Python 3.12
             vm.raise_(TypeError, "unhashable type: 'slice'")
         return super().hash_key(vm)
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def as_graph_argument(self, vm: VM) -> Any:
         start, stop, step = (vm.observe(part).as_graph_argument(vm) for part in self.parts())

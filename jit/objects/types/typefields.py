@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import sys
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import CAttr, Pinned
+from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types.listobject import ListObject
 from framejit.program import classes
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
 
 FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__", "__text_signature__"})
 """Attributes of a class that never change."""

@@ -12,7 +12,7 @@ from framejit._runtime import made_by_object_new
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import object as generic
-from framejit.objects.core.object import VM, Codegen, Namespace, Object, Raise, is_c_member, member_source
+from framejit.objects.core.object import VM, Codegen, Object, Raise, is_c_member, member_source
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.instancedict import fill_instance_dict
 from framejit.program import classes
@@ -22,16 +22,13 @@ class UserObject(Object):
     """An instance. `slots` holds the members read or stored so far (None: known to be unset)."""
 
     __slots__ = ("slots", "stored")
+    has_dict = True
+    is_filled = True
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.slots: dict[MemberDescriptorType, Object | None] = {}
         self.stored: dict[MemberDescriptorType, None] = {}
-
-    def instance_dict(self, vm: VM) -> Namespace | None:
-        if self.attrs is None:
-            vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
-        return self.attrs
 
     def share_dict(self, vm: VM, namespace: Object) -> bool:
         """An instance that the trace has made accepts a plain dict."""
@@ -80,9 +77,6 @@ class UserObject(Object):
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
         cg.call_const(object.__new__, 1)
-
-    def needs_fill(self) -> bool:
-        return True
 
     def fill(self, cg: Codegen) -> None:
         fill_instance_dict(cg, self, self.attrs)

@@ -24,6 +24,7 @@ class ParamsObject(Object):
     """The parameters of an attention that the trace has made."""
 
     __slots__ = ("fields",)
+    is_filled = False
 
     def __init__(self, fields: list[Object]) -> None:
         super().__init__(PARAMS)
@@ -43,9 +44,6 @@ class ParamsObject(Object):
 
     def referents(self) -> list[Object]:
         return list(self.fields)
-
-    def needs_fill(self) -> bool:
-        return False
 
 
 @models(PARAMS)

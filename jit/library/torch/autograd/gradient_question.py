@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -20,12 +20,10 @@ from framejit.library.torch.checkpoint.repeated_changes import RepeatedChanges, 
 from framejit.library.torch.hooks.gradient_hooks import Listening, grad_listening
 from framejit.library.torch.inner_graphs.changes import check_read_later
 from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object
 from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import VM, Object
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Attributes of tensors that hold the hooks on them."""

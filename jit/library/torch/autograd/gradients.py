@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,13 +10,11 @@ from framejit.graph.builder import TorchVM
 from framejit.library.torch.autograd.gradient_question import METHOD, Question, layout_for, question
 from framejit.library.torch.hooks.backward_hooks import has_hooks, run_with_hooks
 from framejit.objects.core import abstract
+from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import gradients as app
-
-if TYPE_CHECKING:
-    from framejit.objects.core.object import Object
 
 GRAD, BACKWARD, TENSOR_BACKWARD = map(inspect.signature, (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward))
 

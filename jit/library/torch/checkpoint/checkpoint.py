@@ -31,7 +31,8 @@ from framejit.library.torch.autograd.autograd_settings import HOOKS_FORBIDDEN
 from framejit.library.torch.checkpoint.checkpoint_changes import changes, check, repeated, without_statistics
 from framejit.library.torch.inner_graphs.inner_function import trace_inside
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
@@ -182,30 +183,13 @@ class Captured:
         return ListObject(items) if isinstance(obj, ListObject) else TupleObject(items)
 
 
-@dataclass(frozen=True, slots=True)
-class WarnedOfCheckpoint:
-    """The warnings that torch gives at a checkpoint's call: if `use_reentrant` isn't given, and if no argument of a reentrant checkpoint
-    requires a gradient. A checkpoint of nothing gives them, so that they come from the same lines of torch as in eager.
-    """
-
-    said: bool
-    requires_gradient: bool
-
-    def replay(self, cg: Codegen) -> None:
-        cg.load_const(self.said)
-        cg.load_const(self.requires_gradient)
-        cg.call_const(checkpoint_nothing, 2)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return []
-
-
 NUMBERS = {requires: torch.zeros((), device="cpu", requires_grad=requires) for requires in (False, True)}
 
 
 def checkpoint_nothing(said: bool, requires_gradient: bool) -> None:
-    """Run by generated code."""
+    """Give the warnings that torch gives at a checkpoint's call: if `use_reentrant` isn't given (`said`), and if no argument of a reentrant checkpoint
+    requires a gradient. They come from the same lines of torch as in eager. Run by generated code.
+    """
     checkpoint(lambda number: None, NUMBERS[requires_gradient], preserve_rng_state=False, **({"use_reentrant": True} if said else {}))
 
 
@@ -235,7 +219,7 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
     if not requires and vm.graph.modes.current.grad:
         break_graph(vm, " with use_reentrant=True, of arguments that require no gradient")
     if not (said and requires):
-        vm.effects.in_order(WarnedOfCheckpoint(said, requires))
+        vm.effects.in_order(LaterCall(checkpoint_nothing, (said, requires)))
     if not vm.graph.modes.current.grad:
         return abstract.call(vm, function, list(args), kwargs)
     return captured(vm, function, args, kwargs, how, reentrant)

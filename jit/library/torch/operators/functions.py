@@ -32,9 +32,7 @@ class OperatorObject(IdentityConstant):
     """An operator of `torch.ops`, or a custom one: a constant known by identity."""
 
     __slots__ = ()
-
-    def truth(self, vm: VM) -> bool:
-        return True
+    is_true = True
 
     def getattr(self, vm: VM, name: str) -> Object:
         try:

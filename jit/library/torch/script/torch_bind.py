@@ -48,6 +48,7 @@ class TorchBindMethod(Object):
     """A method of such an object."""
 
     __slots__ = ("owner", "name")
+    is_true = True
 
     def __init__(self, owner: TorchBindObject, name: str) -> None:
         assert owner.source is not None
@@ -55,9 +56,6 @@ class TorchBindMethod(Object):
         super().__init__(type(value), owner.source.child(CAttr, name), value)
         self.owner = owner
         self.name = name
-
-    def truth(self, vm: VM) -> bool:
-        return True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         name = self.name

@@ -81,9 +81,7 @@ class ScriptFunctionObject(IdentityConstant):
     """A scripted function: immutable, and known by identity. It isn't traced into, because TorchScript's semantics differ from Python's."""
 
     __slots__ = ()
-
-    def truth(self, vm: VM) -> bool:
-        return True
+    is_true = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         code = self.value.__dict__.get(CODE)
@@ -128,9 +126,7 @@ class ScriptMethodObject(Object):
     """A method of a scripted or traced module."""
 
     __slots__ = ()
-
-    def truth(self, vm: VM) -> bool:
-        return True
+    is_true = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         assert self.source is not None

@@ -6,14 +6,13 @@ operator that comes after a change of the setting breaks the trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.switches import Switch
-from framejit.objects.core.object import Codegen, Object
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
 
 IS_ON, WARNS, SET = torch._C._get_deterministic_algorithms, torch._C._get_deterministic_algorithms_warn_only, torch._C._set_deterministic_algorithms
@@ -30,25 +29,8 @@ def switch_warnings(warn_only: bool) -> None:
 ON, WARN_ONLY = Switch(IS_ON, switch_on, everywhere=True), Switch(WARNS, switch_warnings, everywhere=True)
 
 
-@dataclass(frozen=True, slots=True)
-class DeterminismSet:
-    """The effect of calling `torch.use_deterministic_algorithms`, which also sets an option of Inductor."""
-
-    enabled: bool
-    warn_only: bool
-
-    def replay(self, cg: Codegen) -> None:
-        cg.load_const(self.enabled)
-        cg.load_const(self.warn_only)
-        cg.call_const(use_deterministic_algorithms, 2)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return []
-
-
 def use_deterministic_algorithms(enabled: bool, warn_only: bool) -> None:
-    """Run by generated code."""
+    """Run by generated code. It also sets an option of Inductor."""
     torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
 
 
@@ -76,5 +58,5 @@ def set_deterministic(vm: TorchVM, mode: Object, *, warn_only: Object | None = N
 def use(vm: TorchVM, mode: Object, *, warn_only: Object | None = None) -> Object:
     given = {} if warn_only is None else {"warn_only": warn_only}
     set_deterministic(vm, mode, **given)
-    vm.effects.in_order(DeterminismSet(*[vm.graph.modes.switches.read(vm.guards, switch) for switch in (ON, WARN_ONLY)]))
+    vm.effects.in_order(LaterCall(use_deterministic_algorithms, tuple(vm.graph.modes.switches.read(vm.guards, switch) for switch in (ON, WARN_ONLY))))
     return vm.const(None)
