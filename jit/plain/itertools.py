@@ -14,11 +14,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from framejit._runtime import ITERATOR_FIELDS, iterator_field
 from framejit.plain.support import END, NULL, made
 
 MISSING: Any = object()
 LARGEST = sys.maxsize
 Batched: Any = vars(itertools).get("batched")
+HAS_FIRST_PASS = "cycle.firstpass" in ITERATOR_FIELDS[itertools.cycle]
+"""Whether the field says that no items are to be saved. It is only ever set by `__setstate__`, which 3.14 has no more."""
+CYCLE_START = {"index": iterator_field(itertools.cycle(()), "cycle.index"), **({"firstpass": 0} if HAS_FIRST_PASS else {})}
+"""The fields of a cycle that goes through its iterable for the first time."""
 
 
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
@@ -104,7 +109,7 @@ def repeat_step(self: Any) -> Any:
 
 def cycle(iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.cycle."""
-    return made(itertools.cycle, it=iter(iterable), saved=[], index=0, firstpass=0)
+    return made(itertools.cycle, it=iter(iterable), saved=[], **CYCLE_START)
 
 
 def cycle_step(self: Any) -> Any:
@@ -112,10 +117,11 @@ def cycle_step(self: Any) -> Any:
     if self.it is not NULL:
         item = next(self.it, MISSING)
         if item is not MISSING:
-            if not self.firstpass:
+            if not HAS_FIRST_PASS or not self.firstpass:
                 self.saved.append(item)
             return item
         self.it = NULL
+        self.index = 0
     if not self.saved:
         return END
     item = self.saved[self.index]

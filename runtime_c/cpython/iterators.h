@@ -9,7 +9,7 @@
 
 #include <Python.h>
 
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x03100000
 #error "the layouts of this version's iterators are not known"
 #endif
 
@@ -69,6 +69,9 @@ static const FJ_IteratorField FJ_IteratorFields[] = {
     {"enumerate.count", FJ_COUNT, 0}, {"enumerate.it", FJ_OBJECT, 1},
     {"zip.ittuple", FJ_OBJECT, 1}, {"zip.strict", FJ_INT, 3},
     {"map.iters", FJ_OBJECT, 0}, {"map.func", FJ_OBJECT, 1},
+#if PY_VERSION_HEX >= 0x030E0000
+    {"map.strict", FJ_INT, 2},
+#endif
     {"filter.func", FJ_OBJECT, 0}, {"filter.it", FJ_OBJECT, 1},
     {"callable_iterator.callable", FJ_OBJECT, 0}, {"callable_iterator.sentinel", FJ_OBJECT, 1},
     {"iterator.index", FJ_SIZE, 0}, {"iterator.seq", FJ_OBJECT, 1},
@@ -79,7 +82,10 @@ static const FJ_IteratorField FJ_IteratorFields[] = {
     {"chain.source", FJ_OBJECT, 0}, {"chain.active", FJ_OBJECT, 1},
     {"compress.data", FJ_OBJECT, 0}, {"compress.selectors", FJ_OBJECT, 1},
     {"count.cnt", FJ_SIZE, 0}, {"count.long_cnt", FJ_OBJECT, 1}, {"count.long_step", FJ_OBJECT, 2},
-    {"cycle.it", FJ_OBJECT, 0}, {"cycle.saved", FJ_OBJECT, 1}, {"cycle.index", FJ_SIZE, 2}, {"cycle.firstpass", FJ_INT, 3},
+    {"cycle.it", FJ_OBJECT, 0}, {"cycle.saved", FJ_OBJECT, 1}, {"cycle.index", FJ_SIZE, 2},
+#if PY_VERSION_HEX < 0x030E0000
+    {"cycle.firstpass", FJ_INT, 3},
+#endif
     {"dropwhile.func", FJ_OBJECT, 0}, {"dropwhile.it", FJ_OBJECT, 1}, {"dropwhile.start", FJ_SIZE, 2},
     {"filterfalse.func", FJ_OBJECT, 0}, {"filterfalse.it", FJ_OBJECT, 1},
     {"islice.it", FJ_OBJECT, 0}, {"islice.next", FJ_SIZE, 1}, {"islice.stop", FJ_SIZE, 2}, {"islice.step", FJ_SIZE, 3}, {"islice.cnt", FJ_SIZE, 4},
@@ -89,5 +95,12 @@ static const FJ_IteratorField FJ_IteratorFields[] = {
     {"takewhile.func", FJ_OBJECT, 0}, {"takewhile.it", FJ_OBJECT, 1}, {"takewhile.stop", FJ_SIZE, 2},
     {"zip_longest.numactive", FJ_SIZE, 1}, {"zip_longest.ittuple", FJ_ITERATORS, 2}, {"zip_longest.fillvalue", FJ_OBJECT, 4},
 };
+
+/* The index of an itertools.cycle that goes through its iterable for the first time. */
+#if PY_VERSION_HEX >= 0x030E0000
+enum { FJ_CYCLE_START = -1 };
+#else
+enum { FJ_CYCLE_START = 0 };
+#endif
 
 #endif

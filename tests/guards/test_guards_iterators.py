@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from framejit._runtime import ITERATOR_FIELDS, Unset, iterator_field, set_iterator_fields
 from framejit.guards.build import build
-from framejit.guards.iterators import upcoming
+from framejit.guards.iterators import LIST_REVERSE_ITERATOR, upcoming
 from framejit.guards.kinds import Equals, IsMissing, IsPresent
 from framejit.guards.source import MISSING, IteratorField, IteratorItem, Root
 
@@ -84,7 +84,8 @@ def test_what_is_ahead(iterator: Any, taken: int) -> None:
         look(iterator, IteratorField, name)
     assert list(iterator) == expected
     assert look(iterator, IteratorItem, 0) is MISSING
-    assert look(iterator, IteratorField, "sequence") is MISSING
+    ended = look(iterator, IteratorField, "sequence")
+    assert ended is MISSING or type(iterator) is LIST_REVERSE_ITERATOR  # which keeps its list from Python 3.13 on
 
 
 @given(composite, st.integers(0, 3))

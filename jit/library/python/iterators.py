@@ -10,7 +10,15 @@ from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE, ConstObject
 from framejit.objects.types.dequeobject import deque_iterator, deque_reverse_iterator
 from framejit.objects.types.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
-from framejit.objects.types.iteratorfields import OF_THEIR_OWN, EnumerateIterator, FieldIterator, FilterIterator, MapIterator, ZipIterator
+from framejit.objects.types.iteratorfields import (
+    MAP_HAS_STRICT,
+    OF_THEIR_OWN,
+    EnumerateIterator,
+    FieldIterator,
+    FilterIterator,
+    MapIterator,
+    ZipIterator,
+)
 from framejit.objects.types.iterobject import (
     ITERATOR_TYPES,
     ITERTOOLS,
@@ -35,18 +43,33 @@ def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     return EnumerateIterator(enumerate, {"it": abstract.iter_(vm, iterable), "count": vm.const(first)})
 
 
+def strictness(vm: VM, strict: Object | None) -> Object:
+    """The field `strict` of a zip or map that is made with this argument."""
+    return vm.const(int(strict is not None and abstract.truth(vm, strict)))
+
+
 @models(zip)
 def zip_(vm: VM, *iterables: Object, strict: Object | None = None) -> Object:
-    checked = strict is not None and abstract.truth(vm, strict)
-    iterators = TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])
-    return ZipIterator(zip, {"ittuple": iterators, "strict": vm.const(int(checked))})
+    checked = strictness(vm, strict)
+    return ZipIterator(zip, {"ittuple": TupleObject([abstract.iter_(vm, iterable) for iterable in iterables]), "strict": checked})
 
 
-@models(map)
-def map_(vm: VM, function: Object, *iterables: Object) -> Object:
+def mapped(vm: VM, function: Object, iterables: tuple[Object, ...], **more: Object) -> Object:
+    """A map whose other fields are `more`."""
     if not iterables:
         vm.raise_(TypeError, "map() must have at least two arguments.")
-    return MapIterator(map, {"func": function, "iters": TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])})
+    return MapIterator(map, {"func": function, "iters": TupleObject([abstract.iter_(vm, iterable) for iterable in iterables]), **more})
+
+
+def map_(vm: VM, function: Object, *iterables: Object) -> Object:
+    return mapped(vm, function, iterables)
+
+
+def map_with_strict(vm: VM, function: Object, *iterables: Object, strict: Object | None = None) -> Object:
+    return mapped(vm, function, iterables, strict=strictness(vm, strict))
+
+
+models(map)(map_with_strict if MAP_HAS_STRICT else map_)
 
 
 @models(filter)

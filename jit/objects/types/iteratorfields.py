@@ -139,24 +139,28 @@ class ZipIterator(FieldIterator):
         for position, iterator in enumerate(iterators):
             item = inner(vm, iterator).next(vm)
             if item is None:
-                strict = self.get(vm, "strict")
-                if strict is not None and strict.constant(vm):
-                    check_strict(vm, position, iterators)
+                check_strict(vm, self, position, iterators)
                 return None
             items.append(item)
         return TupleObject(items) if items else None
 
 
+MAP_HAS_STRICT = "map.strict" in ITERATOR_FIELDS[map]
+
+
 class MapIterator(FieldIterator):
-    """`map(function, *iterators)`."""
+    """`map(function, *iterators)`, from 3.14 on with `strict=...` (Python/bltinmodule.c: map_next)."""
 
     __slots__ = ()
 
     def next(self, vm: VM) -> Object | None:
+        iterators = inner(vm, self.get(vm, "iters")).items(vm)  # type: ignore[attr-defined]
         args = []
-        for iterator in inner(vm, self.get(vm, "iters")).items(vm):  # type: ignore[attr-defined]
+        for position, iterator in enumerate(iterators):
             item = inner(vm, iterator).next(vm)
             if item is None:
+                if MAP_HAS_STRICT:
+                    check_strict(vm, self, position, iterators)
                 return None
             args.append(item)
         return stop_iteration_ends(vm, lambda: inner(vm, self.get(vm, "func")).call(vm, args, {}))
@@ -185,17 +189,21 @@ def inner(vm: VM, held: Object | None) -> Object:
     return vm.observe(held)
 
 
-def check_strict(vm: VM, position: int, iterators: Sequence[Object]) -> None:
-    """The iterator at `position` has ended: raise ValueError unless all others end too."""
+def check_strict(vm: VM, iterator: FieldIterator, position: int, iterators: Sequence[Object]) -> None:
+    """The one of a zip's or map's iterators at `position` has ended: if the zip or map is strict, raise ValueError unless all others end too."""
+    strict = iterator.get(vm, "strict")
+    if strict is None or not strict.constant(vm):
+        return
+    name = classes.name(iterator.cls)
     if position:
-        vm.raise_(ValueError, f"zip() argument {position + 1} is shorter than argument{plural(position)}")
+        vm.raise_(ValueError, f"{name}() argument {position + 1} is shorter than argument{plural(position)}")
     for later in range(1, len(iterators)):
         if inner(vm, iterators[later]).next(vm) is not None:
-            vm.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural(later)}")
+            vm.raise_(ValueError, f"{name}() argument {later + 1} is longer than argument{plural(later)}")
 
 
 def plural(position: int) -> str:
-    """CPython's " 1" or "s 1-2" in zip's messages."""
+    """CPython's " 1" or "s 1-2" in the messages of zip and map."""
     return " 1" if position == 1 else f"s 1-{position}"
 
 

@@ -12,6 +12,7 @@ import torch
 from agreement import Comparison, outcome
 
 import framejit
+from framejit.objects.types.iteratorfields import MAP_HAS_STRICT
 
 x = torch.arange(3.0)
 
@@ -36,6 +37,7 @@ MAKERS: dict[str, Callable[[], Iterator[Any]]] = {
     "strict zip": lambda: zip(range(3), [1, 2], strict=True),
     "map": lambda: map(operator.add, [x, x + 1, 3], itertools.count(2)),
     "map, raising": lambda: map(inverse, [1, 0, 1]),
+    **({"strict map": lambda: map(max, range(3), [1, 2], strict=True)} if MAP_HAS_STRICT else {}),
     "filter": lambda: filter(None, [0, 1, 2, None, 3]),
     "iter of a function": lambda: iter([4, 3, 2, 1].pop, 3),
     "iter of items": lambda: iter(Numbered([x, 1, 2])),

@@ -14,6 +14,7 @@ import torch
 from agreement import agree, raising
 
 import framejit
+from framejit.objects.types.iteratorfields import MAP_HAS_STRICT
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -59,6 +60,16 @@ def strict(t):
         raising(lambda: list(zip([1], [1, 2], strict=True))),
         raising(lambda: list(zip([1], [1], [1, 2], strict=True))),
         raising(lambda: list(zip([1], [1], [], strict=True))),
+    )
+
+
+def strict_maps(t):
+    return (
+        list(map(max, [1, 2], [3, 0], strict=True)),
+        raising(lambda: list(map(max, [1, 2], [1], strict=True))),
+        raising(lambda: list(map(max, [1], [1, 2], strict=True))),
+        raising(lambda: list(map(max, [1], [1], [], strict=True))),
+        list(map(max, [1], [1], [], strict=False)),
     )
 
 
@@ -256,6 +267,7 @@ def loops(t):
 ALONE = [
     zips,
     strict,
+    *([strict_maps] if MAP_HAS_STRICT else []),
     enumerations,
     maps,
     user_iterators,
