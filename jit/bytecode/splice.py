@@ -210,6 +210,16 @@ class Writer:
         """Replace the placeholders of NULLs at the top of the stack; a step doesn't need the others."""
         self.place([item if item is ItemKind.NULL else ItemKind.VALUE for item in stack])
 
+    def displace_null(self, stack: Sequence[Item], null: int | None) -> None:
+        """Replace the NULL at this index of the stack, if it is there, by a placeholder: the stack becomes part of a state."""
+        if null is None or null >= len(stack) or stack[null] is not ItemKind.NULL:
+            return
+        depth = len(stack) - null
+        self.emit("swap", depth)
+        self.emit("pop")
+        self.load_const(None)
+        self.emit("swap", depth)
+
     def pack(self, layout: Layout) -> None:
         """Pack the slots, and the stack, which has the values of `layout.stack`, to a state on the stack."""
         for slot in reversed(layout.slots):
@@ -508,9 +518,12 @@ def branch(
 ) -> CodeType:
     """Make a jump, "jump_if_false" or "for_iter": if it is taken, return `taken`, else `other`."""
     writer = start_step(code, before, position)
+    null = len(before.stack) - 1 if before.stack[-1] is ItemKind.NULL else None
+    writer.place_nulls(before.stack[-1:])
     start = len(writer.code)
     writer.emit("enter_covered")
     rest = Writer(writer.consts, position=position, handles=writer.handles)
+    rest.displace_null(other.layout.stack, null)
     rest.give(other)
     writer.emit(jump, len(rest.code) // 2)
     end = len(writer.code)
@@ -519,7 +532,7 @@ def branch(
     if jump == "for_iter":
         writer.emit("end_for")
     writer.give(taken)
-    return finish_step(code, writer, range(start, end), raised, len(before))
+    return finish_step(code, writer, range(start, end), raised, len(before), null)
 
 
 def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
@@ -532,13 +545,14 @@ def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
     return writer
 
 
-def finish_step(code: CodeType, writer: Writer, leaving: range, raised: Outcome | None, size: int) -> CodeType:
+def finish_step(code: CodeType, writer: Writer, leaving: range, raised: Outcome | None, size: int, null: int | None = None) -> CodeType:
     """The finished code. An exception raised by the instructions in `leaving` becomes the outcome `raised`, if the frame handles it: the
-    exception has the step's entry in its traceback, and gets no second one when it is raised again.
+    exception has the step's entry in its traceback, and gets no second one when it is raised again. `null`: the index of a NULL on the stack.
     """
     handlers = []
     if raised is not None:
         handlers.append((leaving.start, leaving.stop, len(writer.code), len(raised.layout.stack) - 1 + writer.handles, False))
+        writer.displace_null(raised.layout.stack, null)
         writer.give(raised)
     return code.replace(
         co_code=bytes(writer.code),

@@ -91,7 +91,7 @@ def closes_delegate(vm: VM, frame: Frame) -> bool:
     own frame shows what closing it runs."""
     if not frame.instruction.value:
         return False
-    iterator = settle(frame.stack[-1])
+    iterator = settle(frame.delegate)
     return not isinstance(iterator, GeneratorObject) and abstract.lookup_attr(vm, iterator, "close") is not None
 
 
@@ -102,7 +102,7 @@ def let_go_of(frame: Frame) -> Sequence[Any]:
         return ()
     match instruction.op:
         case "POP_TOP" | "FOR_ITER":
-            return frame.stack[-1:]
+            return frame.stack[-1 - (instruction.arg or 0) :]
         case "RETURN_VALUE":
             own = frame.locals[: len(frame.locals) - len(frame.decoded.frees)]
             return () if frame.parent is None else [value for value in own if value is not frame.stack[-1]]

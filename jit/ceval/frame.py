@@ -135,6 +135,11 @@ class Frame:
         return self.instruction.position
 
     @property
+    def delegate(self) -> Any:
+        """The iterator to which a suspended generator's frame delegates. The SEND before its YIELD_VALUE says how many NULLs are above it."""
+        return self.stack[-1 - (self.decoded.instructions[self.pc - 1].arg or 0)]
+
+    @property
     def cells(self) -> dict[str, Object]:
         """Cell and free variables by name: their cell objects, once the prologue (MAKE_CELL, COPY_FREE_VARS) has run."""
         slots = (*self.decoded.cells, *self.decoded.frees)

@@ -40,7 +40,7 @@ def resume(vm: Machine, frame: Frame, sent: Object, exc: Object | None = None, p
 def _throw(vm: Machine, frame: Frame, exc: Object) -> Return | Yield:
     """Objects/genobject.c: _gen_throw. A generator that delegates passes the exception to the iterator it delegates to."""
     if frame.state is State.SUSPENDED and frame.instruction.value:
-        receiver = frame.stack[-1]
+        receiver = frame.delegate
         frame.state = State.RUNNING
         try:
             result, finished = ops_iter.throw_into(vm, receiver, exc)
@@ -51,8 +51,9 @@ def _throw(vm: Machine, frame: Frame, exc: Object) -> Return | Yield:
                 frame.leave(State.SUSPENDED)
                 return Yield(result)
             # The SEND before the YIELD_VALUE has the end of its loop as its target.
-            frame.stack[-1] = result
-            return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
+            send = frame.decoded.instructions[frame.pc - 1]
+            frame.stack[-1 - (send.arg or 0) :] = [result]
+            return _finish_generator(vm, frame, send.value)
     frame.state = State.RUNNING
     thrown = Raise(exc, thrown=True)
     if frame.handled is not None:  # Python/errors.c: _PyErr_ChainStackItem

@@ -94,6 +94,7 @@ REFUSED: dict[str, str] = {
     "SET_FUNCTION_TYPE_PARAMS": "function parameters -- function",
     "SET_TYPEPARAM_DEFAULT": "parameter default -- parameter",
     # module level only
+    "IMPORT_LAZILY": "level fromlist -- module",
     "IMPORT_STAR": "module -- none",
     "PRINT_EXPR": "value -- none",
 }

@@ -15,18 +15,24 @@ from framejit.objects.core.object import VM, Object, Raise
 OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 
 
-@op("GET_ITER", "iterable -- iterator")
-def get_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
-    return abstract.iter_(vm, iterable)
+def nulls(instruction: Instruction) -> int:
+    """The number of NULLs that a version has above the iterator: the argument of all operations that have an iterator on the stack."""
+    return instruction.arg or 0
 
 
-@op("FOR_ITER", "iterator -- iterator item", raw=True)
+@op("GET_ITER", "iterable -- iterator nulls[n]", n=nulls)
+def get_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> tuple[Object | None, ...]:
+    return abstract.iter_(vm, iterable), *(None,) * nulls(instruction)
+
+
+@op("FOR_ITER", "iterator nulls[n] -- iterator nulls[n] item", n=nulls, raw=True)
 def for_iter(vm: VM, frame: Frame, instruction: Instruction) -> int | None:
-    item = abstract.next_(vm, frame.stack[-1])
+    below = nulls(instruction) + 1
+    item = abstract.next_(vm, frame.stack[-below])
     if item is not None:
         frame.stack.append(item)
         return None
-    frame.stack.pop()
+    del frame.stack[-below:]
     target: int = instruction.value
     return target
 
@@ -45,34 +51,36 @@ def yield_value(vm: VM, frame: Frame, instruction: Instruction) -> None:
     raise Yield(frame.stack.pop())
 
 
-@op("GET_YIELD_FROM_ITER", "iterable -- iterator")
-def get_yield_from_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
-    return abstract.delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES))
+@op("GET_YIELD_FROM_ITER", "iterable -- iterator nulls[n]", n=nulls)
+def get_yield_from_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> tuple[Object | None, ...]:
+    return abstract.delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES)), *(None,) * nulls(instruction)
 
 
-@op("SEND", "receiver sent -- receiver value", raw=True)
+@op("SEND", "receiver nulls[n] sent -- receiver nulls[n] value", n=nulls, raw=True)
 def send(vm: VM, frame: Frame, instruction: Instruction) -> int | None:
     stack = frame.stack
-    value, finished = abstract.send(vm, stack[-2], stack[-1])
+    below = nulls(instruction) + 2
+    value, finished = abstract.send(vm, stack[-below], stack[-1])
     if not finished:
         stack[-1] = value
         return None
-    stack.pop()
-    stack[-1] = value
+    stack[-below:] = [value]
     target: int = instruction.value
     return target
 
 
-@op("END_SEND", "receiver value -- value")
-def end_send(vm: VM, frame: Frame, instruction: Instruction, receiver: Object, value: Object) -> Object:
+@op("END_SEND", "receiver nulls[n] value -- value", n=nulls)
+def end_send(vm: VM, frame: Frame, instruction: Instruction, receiver: Object, above: list[None], value: Object) -> Object:
     return value
 
 
-@op("CLEANUP_THROW", "receiver sent exc -- none value")
-def cleanup_throw(vm: VM, frame: Frame, instruction: Instruction, receiver: Object, sent: Object, exc: Object) -> tuple[Object, Object]:
+@op("CLEANUP_THROW", "receiver nulls[n] sent exc -- none nulls[n] value", n=nulls)
+def cleanup_throw(
+    vm: VM, frame: Frame, instruction: Instruction, receiver: Object, above: list[None], sent: Object, exc: Object
+) -> tuple[Object | None, ...]:
     if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
         raise Raise(exc, reraised=True)
-    return build.const(vm, None), abstract.getattr_(vm, exc, "value")
+    return build.const(vm, None), *above, abstract.getattr_(vm, exc, "value")
 
 
 def throw_into(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:

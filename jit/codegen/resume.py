@@ -8,6 +8,7 @@ that the rest of all frames is one trace again.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,8 +35,6 @@ from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
 
-PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
-"""Instructions that change a value below their operands, as far down as their argument says."""
 NEVER = frozenset({
     "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND", "LOAD_SPECIAL",
     "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
@@ -111,12 +110,14 @@ class SplitFrame:
                 return (ItemKind.VALUE, ItemKind.NULL) if self.has_null_above else (ItemKind.NULL, ItemKind.VALUE)
             case "WITH_EXCEPT_START":
                 return (ItemKind.VALUE,)
+            case "GET_ITER" if self.has_null_above:
+                return ItemKind.VALUE, ItemKind.NULL
         return (ItemKind.VALUE,) * self.pushes
 
     @property
     def has_null_above(self) -> bool:
         """Return whether the instruction leaves a NULL above its result."""
-        return self.instruction.op == "LOAD_METHOD" and bool(self.instruction.arg)
+        return self.instruction.op in ("LOAD_METHOD", "GET_ITER") and bool(self.instruction.arg)
 
     @property
     def waiting(self) -> tuple[Item, ...]:
@@ -225,14 +226,14 @@ class _Splitter:
             code = splice.branch(frame.code, before, "jump_if_false", frame.position, false, true, raised)
         elif op == "FOR_ITER":
             item = self.after(level, frame.index + 1, (*stack, ItemKind.VALUE))
-            exhausted = self.after(level, frame.instruction.value, stack[:-1])
+            exhausted = self.after(level, frame.instruction.value, stack[: -1 - (frame.instruction.arg or 0)])
             before = self.before(stack, item, exhausted, raised)
             code = splice.branch(frame.code, before, "for_iter", frame.position, exhausted, item, raised)
         else:
-            operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
             after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
             before = self.before(stack, after, raised)
             failure = failed(frame) if frame.entering else None
+            operands = 0 if leaves_block(frame.instruction) else frame.pops
             code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, failure)
         return splice.function_of(code, frame.namespace), before
 
@@ -255,6 +256,10 @@ class _Splitter:
             return lambda writer: call_with_state(writer, frame)
         if frame.instruction.op == "LOAD_METHOD":
             return lambda writer: load_method(writer, frame.instruction)
+        if frame.instruction.op == "GET_ITER" and frame.has_null_above:
+            return get_iter
+        if leaves_block(frame.instruction):
+            return leave_block
         raw = code.co_code[start_of(code, decoded, frame.index) : end_of(code, decoded, frame.index)]
         return lambda writer: writer.raw(raw)
 
@@ -522,6 +527,31 @@ def load_method(writer: Writer, instruction: Instruction) -> None:
     writer.load_const(None)
     if not instruction.arg:
         writer.emit("swap", 2)
+
+
+def get_iter(writer: Writer) -> None:
+    """GET_ITER of the value on the stack, with a placeholder of the NULL above it. The instruction may leave what no tuple can hold."""
+    writer.call_const(iter)
+    writer.load_const(None)
+
+
+def leaves_block(instruction: Instruction) -> bool:
+    """Return whether the instruction is a WITH_EXCEPT_START for which the stack has a NULL above the `__exit__`."""
+    return instruction.op == "WITH_EXCEPT_START" and instruction.arg == 2
+
+
+def leave_block(writer: Writer) -> None:
+    """WITH_EXCEPT_START on a stack with placeholders: call the `__exit__`, the fifth value, with the exception's class, the exception and its traceback."""
+    writer.emit("copy", 5)
+    writer.emit("push_null")
+    writer.emit("load_callable", writer.const(type))
+    writer.emit("copy", 5)
+    writer.emit("call", 1)
+    writer.emit("copy", 4)
+    writer.emit("load_callable", writer.const(operator.attrgetter("__traceback__")))
+    writer.emit("copy", 3)
+    writer.emit("call", 1)
+    writer.emit("call", 3)
 
 
 def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:

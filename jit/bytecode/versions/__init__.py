@@ -7,7 +7,7 @@ import sys
 
 from framejit.bytecode.versions.version import Version
 
-SUPPORTED = {(3, 11): "py311", (3, 12): "py312", (3, 13): "py313", (3, 14): "py314"}
+SUPPORTED = {(3, 11): "py311", (3, 12): "py312", (3, 13): "py313", (3, 14): "py314", (3, 15): "py315"}
 
 
 class UnsupportedPython(ImportError):
