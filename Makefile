@@ -31,7 +31,8 @@ PYTHONS = 3.11 3.12 3.13 3.14 3.15
 MATRIX ?= 3.11:2.13.0 3.12:2.11.0 3.12:2.15.0 3.13:2.15.0 3.14:2.15.0 3.15:2.15.0
 
 ifndef PYTHON
-PYTHON = $(or $(shell tools/python.sh --here $(PYTHONS)),$(error framejit needs Python 3.11 to 3.15; name one with make PYTHON=..., or fetch one: tools/python.sh 3.14))
+PYTHON = $(or $(shell tools/python.sh --here $(PYTHONS)),$(error framejit needs Python 3.11 to 3.15; name one with make PYTHON=..., or fetch \
+	one: tools/python.sh 3.14))
 endif
 
 BIN := $(VENV)/bin

@@ -93,6 +93,25 @@ def attempt(python: Path, program: str = TRIAL) -> subprocess.CompletedProcess[s
         return subprocess.run([python, "-P", file], capture_output=True, text=True, env=clean(), cwd=folder)
 
 
+def build(builder: Path, into: Path) -> tuple[bool, str]:
+    """Builds a wheel with an environment's interpreter, tries it in an empty environment, and moves it into a folder if it works.
+
+    Returns whether it does, and one line or more that say so.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(ROOT)]
+        if subprocess.run(command, env=clean()).returncode != 0:
+            return False, "it could not be built"
+        (wheel,) = Path(folder).glob("*.whl")
+        trial = empty_environment(Path(folder, "environment"), builder)
+        subprocess.run([trial, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, env=clean(), cwd=folder)
+        done = attempt(trial)
+        if done.returncode != 0:
+            return False, f"{wheel.name} doesn't work:\n{done.stderr}"
+        into.mkdir(parents=True, exist_ok=True)
+        return True, f"{shutil.move(wheel, into / wheel.name)}: {done.stdout.strip()}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--torch", default="2.13.0", help="the version of torch to build for (default: %(default)s)")
@@ -100,27 +119,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=ROOT / "dist", help="the folder for the wheels (default: dist)")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "framejit", help="where environments with torch are kept")
     asked = parser.parse_args(arguments)
-    wanted = asked.python or SUPPORTED
-    found = dict(interpreters(wanted))
-    for version, python in found.items():
-        builder = lender(version, python, torch_for(version, asked.torch), asked.cache)
-        with tempfile.TemporaryDirectory() as folder:
-            command = [builder, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(ROOT)]
-            subprocess.run(command, check=True, env=clean())
-            (wheel,) = Path(folder).glob("*.whl")
-            trial = empty_environment(Path(folder, "environment"), builder)
-            subprocess.run([trial, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, env=clean(), cwd=folder)
-            done = attempt(trial)
-            if done.returncode != 0:
-                print(f"{wheel.name} doesn't work:\n{done.stderr}", file=sys.stderr)
-                return 1
-            asked.into.mkdir(parents=True, exist_ok=True)
-            shutil.move(wheel, asked.into / wheel.name)
-        print(f"{asked.into / wheel.name}: {done.stdout.strip()}")
-    for version in wanted:
-        if version not in found:
-            print(f"there is no Python {version} here: no wheel for it")
-    return 0 if found else 1
+    built: dict[str, bool] = {}
+    for version, python in interpreters(asked.python or SUPPORTED):
+        torch = torch_for(version, asked.torch)
+        built[version], said = build(lender(version, python, torch, asked.cache), asked.into)
+        print(f"Python {version}, torch {torch}: {said}", flush=True)
+    for version in asked.python or SUPPORTED:
+        if version not in built:
+            print(f"there is no Python {version} here, so no wheel for it; tools/python.sh {version} fetches one")
+    return 0 if built and all(built.values()) else 1
 
 
 if __name__ == "__main__":
