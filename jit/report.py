@@ -84,7 +84,6 @@ STAGES = ("trace", "plan", "backend", "guards", "emit")
 """The stages of a compilation, in order."""
 
 
-
 @dataclass
 class BreakNote:
     """A graph break that split a call.

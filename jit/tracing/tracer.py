@@ -74,7 +74,6 @@ def is_of_program(frame: Frame) -> bool:
     return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
 
 
-
 class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING if unset). `changing`: values, by path, whose contents must not be guarded.
 

@@ -111,23 +111,15 @@ def set_state_of_torch(state: torch.Tensor, place: int) -> torch.Tensor:
     return torch.zeros(())
 
 
-@seed.fake
-def seed_nothing(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
-    return torch.empty(())
-
-
-@seed_torch.fake
-def seed_no_generator(number: int, place: int) -> torch.Tensor:
-    return torch.empty(())
-
-
 @state_of_torch.fake
 def some_state(place: int) -> torch.Tensor:
     return torch.empty(STATE.shape, dtype=STATE.dtype, device="cpu")
 
 
+@seed.fake
+@seed_torch.fake
 @set_state_of_torch.fake
-def set_no_state(state: torch.Tensor, place: int) -> torch.Tensor:
+def change_nothing(*args: Any) -> torch.Tensor:
     return torch.empty(())
 
 

@@ -16,7 +16,6 @@ DEFAULT_SEED = torch.Generator().initial_seed()
 ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
 
 
-
 @declare_operator("checked_state(Tensor state) -> Tensor")
 def checked_state(state: torch.Tensor) -> torch.Tensor:
     """The state of a generator after `set_state(state)`."""

@@ -28,7 +28,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 TYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64}
 
 
-
 @declare_operator("python(str function, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)")
 def run(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The result of a function of some numbers, and whether it is a number of this type."""

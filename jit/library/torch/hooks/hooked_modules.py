@@ -164,8 +164,6 @@ def as_in_a_backward_pass() -> Iterator[None]:
         yield
 
 
-
-
 @declare_operator("heard_of_outputs(Tensor token, Tensor?[] gradients, int[] places, int count, int inputs, int[]? input_places) -> Tensor[]")
 def heard_of_outputs(
     token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, inputs: int, input_places: list[int] | None
@@ -202,10 +200,6 @@ def results(gradients: Gradients, found: Gradients) -> list[torch.Tensor]:
 
 
 @heard_of_outputs.fake
-def fake_heard_of_outputs(token: Any, gradients: Gradients, places: Any, count: int, inputs: int, input_places: Any) -> list[torch.Tensor]:
-    return results(gradients, gradients)
-
-
 @heard_of_inputs.fake
-def fake_heard_of_inputs(token: Any, gradients: Gradients, places: Any, count: int, of_outputs: Any) -> list[torch.Tensor]:
+def fake_heard(token: Any, gradients: Gradients, *rest: Any) -> list[torch.Tensor]:
     return results(gradients, gradients)

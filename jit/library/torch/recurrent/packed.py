@@ -138,16 +138,8 @@ def pad(
     return PAD(data, batch_sizes, batch_first, value, total_length)  # type: ignore[no-any-return]
 
 
-@pack.fake
-def fake_pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return packed_looks(input, lengths, batch_first, sizes)
-
-
-@pad.fake
-def fake_pad(
-    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, value: float, total_length: Any, batch: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return padded_looks(data, batch_sizes, batch_first, total_length, batch)
+pack.fake(packed_looks)
+pad.fake(lambda data, batch_sizes, batch_first, value, total_length, batch: padded_looks(data, batch_sizes, batch_first, total_length, batch))
 
 
 def remember_packed(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
