@@ -223,7 +223,6 @@ class Equals(Guard):
     value: Any
     leaf: ClassVar[str] = "equals"
     compared: ClassVar[str] = "value"
-    cost: ClassVar[int] = 1
     exact_type: ClassVar[bool] = True
     tells_type: ClassVar[bool] = True
     of_contents: ClassVar[bool] = True
@@ -267,7 +266,6 @@ class Length(Guard):
     length: int
     leaf: ClassVar[str] = "length"
     compared: ClassVar[str] = "length"
-    cost: ClassVar[int] = 1
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "keep the number of items the same on every call, or pass the items as one tensor"
 
@@ -292,7 +290,6 @@ class KeyAbsent(Guard):
     name: Any
     leaf: ClassVar[str] = "key_absent"
     compared: ClassVar[str] = "name"
-    cost: ClassVar[int] = 1
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "set the attribute or key before the first call, so that it is there on every call"
 
@@ -395,7 +392,6 @@ class IsMissing(Guard):
     """The path ends early: an empty cell, an unset slot, a function without defaults, a class without such an attribute."""
 
     leaf: ClassVar[str] = "is_missing"
-    cost: ClassVar[int] = 1
     advice: ClassVar[str | None] = "set it before the first call, or never"
 
     def check(self, value: Any, call: Call) -> bool:
@@ -410,7 +406,6 @@ class IsPresent(Guard):
     """The path doesn't end early: an iterator isn't exhausted."""
 
     leaf: ClassVar[str] = "is_present"
-    cost: ClassVar[int] = 1
     advice: ClassVar[str | None] = "set it on every call or never; a loop that ends earlier than on the first call is compiled once more"
 
     def check(self, value: Any, call: Call) -> bool:

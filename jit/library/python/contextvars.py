@@ -54,9 +54,6 @@ class SetToTheSame(Object):
         if self.is_set:
             self.vm.restart(self.place, CHANGE)
 
-    def referents(self) -> list[Object]:
-        return []
-
 
 @models(ContextVar.set)
 def set_(vm: VM, self: Object, value: Object) -> Object:

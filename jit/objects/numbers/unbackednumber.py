@@ -114,9 +114,6 @@ class UnbackedNumber(UnbackedValue):
             return False
         return vm.graph.unbacked.checks(condition if expected else opposite(condition))
 
-    def as_graph_argument(self, vm: VM) -> Any:
-        return self.constant(vm)
-
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         if self.cls is bool or symbol == "~":
             return None

@@ -38,9 +38,6 @@ class TorchConstObject(ConstObject):
             return None
         return vm.const(function(self.constant(vm), other.constant(vm)))
 
-    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return None
-
 
 class VersionObject(TorchConstObject):
     """`torch.__version__`, a str that compares as a version."""

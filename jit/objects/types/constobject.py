@@ -65,9 +65,6 @@ class ConstObject(Object):
             vm.unsupported(breaks.SideEffect("the truth of NotImplemented, which warns,"))
         return bool(value)
 
-    def as_graph_argument(self, vm: VM) -> Any:
-        return self.constant(vm)
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 

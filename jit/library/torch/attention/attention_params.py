@@ -24,7 +24,6 @@ class ParamsObject(Object):
     """The parameters of an attention that the trace has made."""
 
     __slots__ = ("fields",)
-    is_filled = False
 
     def __init__(self, fields: list[Object]) -> None:
         super().__init__(PARAMS)
