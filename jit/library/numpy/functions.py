@@ -235,6 +235,7 @@ def holds_scalar(vm: VM, obj: Object) -> bool:
 # Types.
 
 
+@wraps(numpy.dtype, by_identity=True)
 class DTypeObject(IdentityConstant):
     """A dtype of NumPy, known by identity: each of the usual ones is a single object."""
 
@@ -251,11 +252,6 @@ class DTypeObject(IdentityConstant):
             return None
         operands = (other.constant(vm), self.value) if reflected else (self.value, other.constant(vm))
         return fold(vm, operators.COMPARE[symbol][2], *operands)
-
-
-@wraps(numpy.dtype, by_identity=True)
-def wrap_dtype(vm: VM, value: Any, source: Source | None) -> DTypeObject:
-    return DTypeObject(type(value), source, value)
 
 
 pure(numpy.promote_types)

@@ -6,9 +6,7 @@ import builtins
 import collections
 import collections.abc
 import typing
-from typing import Any
 
-from framejit.guards.source import Source
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure, wraps
 from framejit.objects.types.typeobject import AliasObject
@@ -19,10 +17,7 @@ for _module in (builtins, collections):
             pure(vars(_cls)["__class_getitem__"])
 
 
-@wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity=True)  # type: ignore[attr-defined]
-def wrap_form(vm: VM, value: Any, source: Source | None) -> AliasObject:
-    """`Union`, `Optional[int]`, `List[str]`, a type variable: immutable."""
-    return AliasObject(type(value), source, value)
+wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity=True)(AliasObject)  # type: ignore[attr-defined]  # all are immutable
 
 
 @models(

@@ -649,5 +649,3 @@ def drop_end(vm: VM, exc: Object) -> None:
     `next(zip(it))` raises the very StopIteration, with its value, that `it` has raised."""
     if (exc.cls is not StopIteration or exc.args) and vm.hands_on_ends():  # type: ignore[attr-defined]
         vm.unsupported(breaks.UnsupportedOperation("the end of an iterator by a StopIteration with a value, which another iterator hands on"))
-
-

@@ -56,16 +56,28 @@ WRAPPERS: dict[int, Wrapper] = {}
 
 
 def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
-    """Register `fn(vm, value, source) -> Object` for values of these exact types and, by MRO, of their subclasses."""
+    """Register `fn(vm, value, source) -> Object`, or a class of Objects that is made of type, source and value, for values of these exact types and, by MRO,
+    of their subclasses."""
 
     def register(fn: F) -> F:
+        wrap = constructing(fn) if isinstance(fn, type) else fn
         for cls in types:
-            known = WRAPPERS.setdefault(id(cls), Wrapper(fn, by_identity, shared))
-            if known.wrap is not fn:
-                raise SecondMeaning(f"{classes.qualname(cls)} is wrapped by {name_of(known.wrap)} and by {name_of(fn)}")
+            known = WRAPPERS.setdefault(id(cls), Wrapper(wrap, by_identity, shared))
+            if known.wrap is not wrap:
+                raise SecondMeaning(f"{classes.qualname(cls)} is wrapped by {name_of(known.wrap)} and by {name_of(wrap)}")
         return fn
 
     return register
+
+
+def constructing(cls: type[Object]) -> Wrap:
+    """The function that makes an Object of a class for a value."""
+
+    def wrap(vm: VM, value: Any, source: Source) -> Object:
+        return cls(type(value), source, value)
+
+    wrap.__module__, wrap.__qualname__ = cls.__module__, cls.__qualname__
+    return wrap
 
 
 def wrapper_for(cls: type) -> Wrapper:

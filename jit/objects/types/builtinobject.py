@@ -70,6 +70,10 @@ def text_of(function: Any, receiver: Object | None = None) -> str:
     return dotted(function)
 
 
+@wraps(
+    BuiltinFunctionType, ClassMethodDescriptorType, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType,
+    MethodWrapperType, WrapperDescriptorType, by_identity=True,
+)  # fmt: skip
 class BuiltinObject(IdentityConstant):
     """A C function, an unbound method descriptor, or a getset or member descriptor; a constant known by identity."""
 
@@ -313,14 +317,6 @@ class DescriptorObject(Object):
 
 
 FIELDS: dict[type, tuple[str, ...]] = {staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel")}
-
-
-@wraps(
-    BuiltinFunctionType, ClassMethodDescriptorType, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType,
-    MethodWrapperType, WrapperDescriptorType, by_identity=True,
-)  # fmt: skip
-def wrap_builtin(vm: VM, value: Any, source: Source | None) -> Object:
-    return BuiltinObject(type(value), source, value)
 
 
 @wraps(staticmethod, classmethod, property, by_identity=True)

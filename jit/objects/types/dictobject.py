@@ -25,6 +25,7 @@ Entry = tuple[Object, Object]
 FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
+@wraps(dict, shared=True)
 class DictObject(Namespace):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (it was cleared or reordered).
 
@@ -409,12 +410,6 @@ def compares_by_identity(cls: Any) -> bool:
 def const_key(vm: VM, key: Any) -> Object:
     """The Object of a plain constant key."""
     return ConstObject(key) if type(key) is str else vm.const(key)
-
-
-@wraps(dict, shared=True)
-def wrap_dict(vm: VM, value: Any, source: Source) -> DictObject:
-    """Wrap a dict from outside: nothing is known about its contents yet."""
-    return DictObject(type(value), source, value)
 
 
 # Instance dicts of users' subclasses of builtin containers.

@@ -9,7 +9,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import ITERATOR_FIELDS
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end
 from framejit.objects.core.registry import wraps
@@ -272,7 +272,4 @@ FOREIGN: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@wraps(*[cls for cls in FOREIGN if cls not in ITERATOR_FIELDS], shared=True)
-def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
-    """Wrap an iterator from outside whose state can't be read; the others are in peekediterator.py and iteratorfields.py."""
-    return ForeignIterator(type(value), source, value)
+wraps(*[cls for cls in FOREIGN if cls not in ITERATOR_FIELDS], shared=True)(ForeignIterator)

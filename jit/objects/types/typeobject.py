@@ -22,6 +22,7 @@ from framejit.program import classes
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
+@wraps(type, by_identity=True)
 class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
@@ -255,11 +256,6 @@ def super_check(vm: VM, cls: type, receiver: Object) -> type:
     vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
 
 
-@wraps(type, by_identity=True)
-def wrap_type(vm: VM, value: type, source: Source | None) -> Object:
-    return TypeObject(type(value), source, value)
-
-
 OF_THE_ALIAS = frozenset({
     "__class__", "__bases__", "__origin__", "__args__", "__unpacked__", "__parameters__", "__typing_unpacked_tuple_args__",
     "__mro_entries__", "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__",
@@ -270,6 +266,7 @@ EVALUATED = frozenset({"__bound__", "__constraints__"})
 """Attributes of type variables that may run the program's code when they are read (PEP 695)."""
 
 
+@wraps(GenericAlias, UnionType, by_identity=True)
 class AliasObject(IdentityConstant):
     """A parametrised generic (`list[int]`) or a union (`int | None`): a constant known by identity."""
 
@@ -321,11 +318,6 @@ class AliasObject(IdentityConstant):
         if own is not None and name in own:
             origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
             vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), own[name])
-
-
-@wraps(GenericAlias, UnionType, by_identity=True)
-def wrap_alias(vm: VM, value: Any, source: Source | None) -> Object:
-    return AliasObject(type(value), source, value)
 
 
 @models(type.__call__)

@@ -18,6 +18,7 @@ from framejit.objects.types.instancedict import fill_instance_dict
 from framejit.program import classes
 
 
+@wraps(object, shared=True)
 class UserObject(Object):
     """An instance. `slots` holds the members read or stored so far (None: known to be unset)."""
 
@@ -110,11 +111,6 @@ def delete_member(member: MemberDescriptorType, owner: Any) -> None:
     """Unset a slot, bypassing any `__delattr__` (runs in generated code); one that the trace has set and unset again may never have been set."""
     with contextlib.suppress(AttributeError):
         member.__delete__(owner)
-
-
-@wraps(object, shared=True)
-def wrap_object(vm: VM, value: Any, source: Source) -> Object:
-    return UserObject(type(value), source, value)
 
 
 @wraps(weakref.ProxyType, weakref.CallableProxyType, FrameType)

@@ -12,7 +12,6 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.guards.source import Source
 from framejit.library.torch.script.torch_bind import TorchBindObject, call_with
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
@@ -28,6 +27,7 @@ from framejit.torch_state.torch_modes import MODES
 # Operations.
 
 
+@wraps(OpOverload, OpOverloadPacket, HigherOrderOperator, CustomOpDef, by_identity=True)
 class OperatorObject(IdentityConstant):
     """An operator of `torch.ops`, or a custom one: a constant known by identity."""
 
@@ -59,11 +59,6 @@ class OperatorObject(IdentityConstant):
         found = torch_call(vm, operation, args, kwargs, self)
         assert found is not None
         return found
-
-
-@wraps(OpOverload, OpOverloadPacket, HigherOrderOperator, CustomOpDef, by_identity=True)
-def wrap_operator(vm: VM, value: Any, source: Source | None) -> OperatorObject:
-    return OperatorObject(type(value), source, value)
 
 
 # State that is read: a constant of the trace, guarded with the rest of torch's global state.

@@ -174,6 +174,4 @@ def is_torch_function_all_disabled(vm: TorchVM) -> Object:
     return vm.const(vm.graph.function_modes.level == NOTHING)
 
 
-@wraps(*LEVELS, shared=True)
-def wrap_switch(vm: VM, value: Any, source: Any) -> Object:
-    return Object(type(value), source, value)
+wraps(*LEVELS, shared=True)(Object)

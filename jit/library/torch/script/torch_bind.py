@@ -28,6 +28,7 @@ from framejit.objects.tensors.torchcall import enter
 PLAIN = (bool, int, float, str, type(None))
 
 
+@wraps(torch.ScriptObject, shared=True)
 class TorchBindObject(Object):
     """An object of a class in C++."""
 
@@ -37,11 +38,6 @@ class TorchBindObject(Object):
         if self.source is None or not self.value._has_method(name):
             return super().getattr(vm, name)
         return TorchBindMethod(self, name)
-
-
-@wraps(torch.ScriptObject, shared=True)
-def wrap_script_object(vm: VM, value: Any, source: Source | None) -> TorchBindObject:
-    return TorchBindObject(type(value), source, value)
 
 
 class TorchBindMethod(Object):

@@ -77,6 +77,7 @@ def run(vm: VM, script: Any, code: ScriptCode, args: list[Object], kwargs: dict[
     return enter(vm, target_of(script, code), [*bound(vm, code, args, kwargs), *read()])
 
 
+@wraps(torch.jit.ScriptFunction, by_identity=True)
 class ScriptFunctionObject(IdentityConstant):
     """A scripted function: immutable, and known by identity. It isn't traced into, because TorchScript's semantics differ from Python's."""
 
@@ -88,11 +89,6 @@ class ScriptFunctionObject(IdentityConstant):
         if code is None:
             code = self.value.__dict__[CODE] = ScriptCode(self.value)
         return run(vm, self.value, code, args, kwargs, lambda: [vm.wrap(ref(), vm.root_source.child(Pinned, ref).child(Referent)) for ref in code.constants])
-
-
-@wraps(torch.jit.ScriptFunction, by_identity=True)
-def wrap_script_function(vm: VM, value: Any, source: Source | None) -> ScriptFunctionObject:
-    return ScriptFunctionObject(type(value), source, value)
 
 
 # Modules.
@@ -122,6 +118,7 @@ def attribute(vm: VM, value: Any, source: Source) -> Any:
     return type(value)([attribute(vm, item, source.child(Index, i)) for i, item in enumerate(value)])
 
 
+@wraps(torch._C.ScriptMethod, shared=True)
 class ScriptMethodObject(Object):
     """A method of a scripted or traced module."""
 
@@ -143,11 +140,7 @@ class ScriptMethodObject(Object):
         return run(vm, self.value, code, args, kwargs, read)
 
 
-@wraps(torch._C.ScriptMethod, shared=True)
-def wrap_script_method(vm: VM, value: Any, source: Source | None) -> ScriptMethodObject:
-    return ScriptMethodObject(type(value), source, value)
-
-
+@wraps(torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict, shared=True)
 class ScriptModuleObject(Object):
     """The C++ part of a scripted module (`module._c`), or its tables of parameters or buffers."""
 
@@ -179,8 +172,3 @@ class ScriptQuestion(Object):
 
 QUESTIONS = ("hasattr", "getattr", "_has_method", "_get_method", "contains", "items")
 """Methods of `module._c`, and of its tables of tensors, that say what a scripted module has."""
-
-
-@wraps(torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict, shared=True)
-def wrap_script_module(vm: VM, value: Any, source: Source | None) -> ScriptModuleObject:
-    return ScriptModuleObject(type(value), source, value)
