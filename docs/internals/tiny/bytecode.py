@@ -4,12 +4,21 @@ Mirrors jit/bytecode/decode.py, jit/bytecode/versions/ and jit/bytecode/splice.p
 """
 
 import dis
+import importlib
 import inspect
+import re
 import sys
 from collections import namedtuple
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+NULL_ABOVE_FUNCTION = sys.version_info >= (3, 13)
+"""The NULL of a call lies above the function; before, it lay below it."""
+NULL_ABOVE_ITERATOR = sys.version_info >= (3, 15)
+"""A loop has two slots on the stack: an iterator and a NULL, where CPython itself may have a list and an index into it."""
+UNEVALUATED = {"annotation_format": importlib.import_module("annotationlib").Format.STRING} if sys.version_info >= (3, 14) else {}
+"""Has a function's signature read without running its annotations."""
 
 
 class Break(Exception):
@@ -21,45 +30,58 @@ Op = namedtuple("Op", "name arg offset where")
 
 
 def decode(code: CodeType) -> list[Op]:
-    """The operations of a code object, the same for Python 3.11 and 3.12. Raises Break for functions that the interpreter doesn't know."""
+    """The operations of a code object, nearly the same for all versions of Python. Raises Break for functions that the interpreter doesn't know."""
     unknown = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
     if code.co_exceptiontable or code.co_cellvars or code.co_freevars or code.co_flags & unknown:
         raise Break(f"{code.co_qualname} has handlers or a closure, yields, or takes *args")
     ops: list[Op] = []
     index_at: dict[int, int] = {}  # offset -> index of the first operation there or after it
-    start, keywords = -1, ()
+    start, keywords, before = -1, (), ""
     for instruction in dis.get_instructions(code):
+        name = instruction.opname
         index_at[instruction.offset] = len(ops)
         start = instruction.offset if start < 0 else start
-        if instruction.opname == "KW_NAMES":
+        if name == "CALL_KW":  # the names lie on the stack
+            keywords, start = ops[-1].arg, ops.pop().offset
+        if name == "KW_NAMES":
             keywords = code.co_consts[instruction.arg or 0]
-        elif instruction.opname not in ("EXTENDED_ARG", "PRECALL"):  # these, too, belong to the instruction after them
+        elif name not in ("EXTENDED_ARG", "PRECALL", "TO_BOOL"):  # these, too, belong to the instruction after them
             where = f"{Path(code.co_filename).name}:{instruction.positions.lineno if instruction.positions else 0}"
-            ops += [Op(name, arg, start, where) for name, arg in expand(instruction, keywords)]
+            ended = before == "END_FOR" and name == "POP_TOP" and NULL_ABOVE_FUNCTION  # the iterator is gone with the jump here
+            ops += [Op(*op, start, where) for op in expand(instruction, keywords) if not ended]
             start, keywords = -1, ()
-    return [op._replace(arg=index_at[op.arg]) if "JUMP" in op.name or op.name == "FOR_ITER" else op for op in ops]
+        before = name
+    return [op._replace(arg=index_at[op.arg]) if "JUMP" in op.name or op.name.startswith("FOR_ITER") else op for op in ops]
 
 
 def expand(instruction: dis.Instruction, keywords: tuple[str, ...]) -> list[tuple[str, Any]]:
     """The operations that an instruction stands for. Only the last may split a call: a resume function starts at an instruction."""
     name, arg, value = instruction.opname, instruction.arg or 0, instruction.argval
     table = {
-        "RESUME": [], "NOP": [], "END_FOR": [],
-        "LOAD_GLOBAL": [("PUSH_NULL", None)] * (arg & 1) + [(name, value)],
+        "RESUME": [], "NOP": [], "END_FOR": [], "POP_ITER": [], "NOT_TAKEN": [],
+        "LOAD_GLOBAL": ([("PUSH_NULL", None)] * (arg & 1) + [(name, value)])[:: -1 if NULL_ABOVE_FUNCTION else 1],
         "LOAD_ATTR": [("LOAD_METHOD" if sys.version_info >= (3, 12) and arg & 1 else name, value)],  # 3.11 has both
         "RETURN_CONST": [("LOAD_CONST", value), ("RETURN_VALUE", None)],
         "BINARY_SLICE": [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
-        "BINARY_OP": [(name, instruction.argrepr)], "COMPARE_OP": [("BINARY_OP", value)],
-        "CALL": [(name, (arg, keywords))],
+        "BINARY_OP": [("BINARY_SUBSCR" if instruction.argrepr == "[]" else name, instruction.argrepr)],
+        "COMPARE_OP": [("COMPARE_TO_BOOL" if instruction.argrepr != value else "BINARY_OP", value)],
+        "CALL": [(name, (arg, keywords))], "CALL_KW": [("CALL", (arg, keywords))],
+        "LOAD_SMALL_INT": [("LOAD_CONST", value)],
+        "LOAD_COMMON_CONSTANT": [("LOAD_CONST" if sys.version_info >= (3, 15) else name, value)],  # 3.14's dis doesn't know the constant
+        "GET_ITER": [("GET_ITER_AND_NULL" if NULL_ABOVE_ITERATOR else name, value)],
+        "FOR_ITER": [("FOR_ITER_AND_NULL" if NULL_ABOVE_ITERATOR else name, value)],
     }  # fmt: skip
-    for difference in ("_FORWARD", "_BACKWARD", "_CHECK"):  # as in POP_JUMP_FORWARD_IF_TRUE, one of two in 3.11
+    for difference in ("_FORWARD", "_BACKWARD", "_CHECK", "_BORROW"):  # as in POP_JUMP_FORWARD_IF_TRUE, one of two in 3.11
         name = name.replace(difference, "")
+    if name.count("_FAST") == 2:  # as LOAD_FAST_LOAD_FAST
+        return list(zip(re.findall("[A-Z]+_FAST", name), value))
     return table.get(name, [(name, value)])
 
 
 def emit(name: str, arg: int = 0) -> bytes:
-    """One instruction, without inline caches."""
-    return (emit("EXTENDED_ARG", arg >> 8) if arg > 255 else b"") + bytes((dis.opmap[name], arg & 255))
+    """One instruction. Of those that resume functions begin with, one has an inline cache."""
+    cache = b"\0\0" if name == "RESUME" and sys.version_info >= (3, 15) else b""
+    return (emit("EXTENDED_ARG", arg >> 8) if arg > 255 else b"") + bytes((dis.opmap[name], arg & 255)) + cache
 
 
 def resume_code(code: CodeType, offset: int, unbound: tuple[str, ...], nulls: tuple[bool, ...]) -> CodeType:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from .bytecode import Op
+from .bytecode import NULL_ABOVE_FUNCTION, Op
 from .values import Constant, Sequence
 
 
@@ -44,8 +44,18 @@ class Frame:
 
 
 NULL = Constant(None)
-"""Stands for the NULL that CPython pushes below a function that is called and is no method."""
+"""Stands for the NULL that CPython pushes beside a function that is called and is no method."""
 NULL.value = NULL
+
+
+def method(vm: Any, name: str, owner: Any) -> tuple[Any, Any]:
+    function, receiver = vm.method(owner, name)
+    return (receiver, function) if function is NULL and NULL_ABOVE_FUNCTION else (function, receiver)
+
+
+def advance(vm: Any, target: int, iterator: Any, *null: Any) -> Any:
+    item = vm.next(iterator)
+    return Jump(target) if item is NULL else (iterator, *null, item)
 
 
 def call(vm: Any, arg: tuple[int, tuple[str, ...]], *operands: Any) -> Any:
@@ -81,15 +91,18 @@ A handler gives what is pushed (a tuple or a list, unless the effect has one res
 """
 ON_OBJECTS: dict[str, tuple[str, Any]] = {
     "LOAD_ATTR": ("owner -- value", lambda vm, name, owner: vm.attribute(owner, name)),
-    "LOAD_METHOD": ("owner -- function receiver", lambda vm, name, owner: vm.method(owner, name)),
+    "LOAD_METHOD": ("owner -- function receiver", method),
     "STORE_ATTR": ("value owner --", lambda vm, name, value, owner: vm.call(setattr, owner, name, value)),
     "BINARY_SUBSCR": ("container key -- item", lambda vm, arg, container, key: vm.operator(operator.getitem, container, key)),
     "STORE_SUBSCR": ("value container key --", lambda vm, arg, value, container, key: vm.call(operator.setitem, container, key, value)),
     "BINARY_OP": ("left right -- result", lambda vm, symbol, left, right: vm.operator(getattr(operator, NAMES[symbol]), left, right)),
+    "COMPARE_TO_BOOL": ("left right -- truth", lambda vm, symbol, left, right: vm.compare(getattr(operator, NAMES[symbol]), left, right)),
     "UNARY_NEGATIVE": ("value -- result", lambda vm, arg, value: vm.operator(operator.neg, value)),
     "CALL": ("function receiver items[n] -- result", call),
     "GET_ITER": ("iterable -- iterator", lambda vm, arg, iterable: vm.iterator(iterable)),
-    "FOR_ITER": ("iterator -- iterator item", lambda vm, target, it: Jump(target) if (item := vm.next(it)) is NULL else (it, item)),
+    "GET_ITER_AND_NULL": ("iterable -- iterator null", lambda vm, arg, iterable: (vm.iterator(iterable), NULL)),
+    "FOR_ITER": ("iterator -- iterator item", advance),
+    "FOR_ITER_AND_NULL": ("iterator null -- iterator null item", advance),
     "POP_JUMP_IF_TRUE": ("value --", lambda vm, target, value: Jump(target) if vm.truth(value) else None),
     "POP_JUMP_IF_FALSE": ("value --", lambda vm, target, value: None if vm.truth(value) else Jump(target)),
     "POP_JUMP_IF_NONE": ("value --", lambda vm, target, value: Jump(target) if vm.is_none(value) else None),
@@ -101,5 +114,6 @@ OPERATIONS = ON_FRAMES | ON_OBJECTS
 NATIVE = SimpleNamespace(
     attribute=getattr, method=lambda owner, name: (NULL, getattr(owner, name)), call=operator.call, operator=operator.call,
     iterator=iter, next=lambda iterator: next(iterator, NULL), truth=bool, is_none=lambda value: value is None,
+    compare=lambda function, left, right: bool(function(left, right)),
 )  # fmt: skip
 """The virtual machine that works on the values themselves, and has no frames."""

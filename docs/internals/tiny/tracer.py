@@ -29,7 +29,10 @@ PLAIN: set[Any] = {cls.__getattribute__ for cls in (object, ModuleType, list, tu
 
 
 def global_of(function: FunctionType, name: str) -> Any:
-    return ChainMap(function.__globals__, function.__builtins__)[name]
+    value = ChainMap(function.__globals__, function.__builtins__)[name]
+    if type(value).__name__ == "lazy_import":  # of 3.15: the program's own LOAD_GLOBAL imports the module
+        raise Break(f"the lazy import of {name}")
+    return value
 
 
 def default_of(function: FunctionType, name: str) -> Any:
@@ -161,6 +164,9 @@ class Tracer:
         if function.__name__ not in LOOKS:
             given(None)  # no tensor may be among them
         return self.known(result)
+
+    compare = operator
+    """The condition of a branch that follows it: it asks for the truth."""
 
     def of_node(self, fake: Any, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
         node = self.graph.call_function(function, tuple(args), kwargs)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx, nn
 
+from .bytecode import UNEVALUATED
+
 Call = namedtuple("Call", "function locals")
 """One call: the function, and the variables with which it starts."""
 
@@ -43,7 +45,7 @@ CALL = Source("the call")
 
 def signature_of(function: Any) -> inspect.Signature:
     """The signature of a function itself, and not of one that it wraps."""
-    return inspect.signature(function, follow_wrapped=False)
+    return inspect.signature(function, follow_wrapped=False, **UNEVALUATED)
 
 
 class Same(NamedTuple):
