@@ -110,10 +110,10 @@ static PyObject *call_checked(PyObject *callable, PyObject *const *args, size_t 
 static PyObject *call_through(FJ_CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     PyThreadState *tstate = PyThreadState_Get();
     FJ_Entry *split;
-    FJ_Recursion_Enter(tstate);
+    int given = FJ_Recursion_Enter(tstate, FJ_Thread_StackLeft(&FJ_thread));
     PyObject *result = call_once(self, args, nargsf, kwnames, NULL, &split);
     result = FJ_Call_Finish(self->upcalls, result, split);
-    FJ_Recursion_Leave(tstate);
+    FJ_Recursion_Leave(tstate, given);
     return result;
 }
 

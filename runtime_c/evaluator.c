@@ -213,9 +213,9 @@ static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
         if (!FJ_Hook_IsNeeded() || FJ_Thread_IsStackLow(thread)) {
             FJ_Hook_Leave(tstate->interp);
         }
-        FJ_Recursion_Enter(tstate);
+        int given = FJ_Recursion_Enter(tstate, FJ_Thread_StackLeft(thread));
         result = FJ_Hook_RunUncompiled(tstate, frame, throwflag);
-        FJ_Recursion_Leave(tstate);
+        FJ_Recursion_Leave(tstate, given);
         return result;
     }
     if (thread->depth >= DEEPEST || FJ_Thread_IsStackLow(thread)) {
@@ -230,9 +230,9 @@ static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
         uncompiled = 1;
     }
     thread->depth++;
-    FJ_Recursion_Enter(tstate);
+    int given = FJ_Recursion_Enter(tstate, FJ_Thread_StackLeft(thread));
     result = uncompiled ? FJ_Hook_RunUncompiled(tstate, frame, throwflag) : run_upcall(tstate, frame);
-    FJ_Recursion_Leave(tstate);
+    FJ_Recursion_Leave(tstate, given);
     thread->depth--;
     return result;
 }

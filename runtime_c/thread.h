@@ -32,12 +32,15 @@ extern _Thread_local FJ_ThreadState FJ_thread;
 
 char *FJ_Thread_FindStackFloor(void);
 
-/* Calls between Python functions take no C stack, ours do: a recursion limit raised for the former must not crash the latter. */
-static inline int FJ_Thread_IsStackLow(FJ_ThreadState *thread) {
+/* The bytes that are left of the C stack, negative where it is nearly used up. */
+static inline Py_ssize_t FJ_Thread_StackLeft(FJ_ThreadState *thread) {
     if (thread->stack_floor == NULL) {
         thread->stack_floor = FJ_Thread_FindStackFloor();
     }
-    return (char *)__builtin_frame_address(0) < thread->stack_floor;
+    return (char *)__builtin_frame_address(0) - thread->stack_floor;
 }
+
+/* Calls between Python functions take no C stack, ours do: a recursion limit raised for the former must not crash the latter. */
+static inline int FJ_Thread_IsStackLow(FJ_ThreadState *thread) { return FJ_Thread_StackLeft(thread) < 0; }
 
 #endif

@@ -31,9 +31,9 @@ int FJ_Frame_RunInPlace(PyThreadState *tstate, FJ_Frame *frame, PyCodeObject *co
 void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame);
 
 /* Around a call of a function through CompiledFunction: such a call must count towards the recursion limit exactly as the
-   Python-to-Python call that it stands for. */
-void FJ_Recursion_Enter(PyThreadState *tstate);
-void FJ_Recursion_Leave(PyThreadState *tstate);
+   Python-to-Python call that it stands for. Leave takes back what Enter has given. stack_left: the bytes that are left of the C stack. */
+int FJ_Recursion_Enter(PyThreadState *tstate, Py_ssize_t stack_left);
+void FJ_Recursion_Leave(PyThreadState *tstate, int given);
 
 /* Around what stands for a Python function's frame and has none. HasRoom: false at the limit, where a frame would raise. */
 int FJ_Recursion_HasRoom(PyThreadState *tstate);

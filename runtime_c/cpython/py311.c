@@ -63,9 +63,9 @@ void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame) {
     (void)frame; /* its creator clears it */
 }
 
-void FJ_Recursion_Enter(PyThreadState *tstate) { (void)tstate; }
+int FJ_Recursion_Enter(PyThreadState *tstate, Py_ssize_t stack_left) { return 0; }
 
-void FJ_Recursion_Leave(PyThreadState *tstate) { (void)tstate; }
+void FJ_Recursion_Leave(PyThreadState *tstate, int given) {}
 
 /* The evaluator and C code count down the same number, from which a frame takes one. */
 int FJ_Recursion_HasRoom(PyThreadState *tstate) { return tstate->recursion_remaining > 0; }

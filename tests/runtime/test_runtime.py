@@ -342,6 +342,44 @@ except RecursionError as error:
     assert "C stack" in run_python(program)
 
 
+def test_c_code_that_recurses_below_a_deep_recursion_does_not_crash():
+    """Both are within their limits, but the C stack has no room for both: one of them raises RecursionError."""
+    program = """
+import sys
+from framejit._runtime import CompiledFunction
+from handmade import entry
+sys.setrecursionlimit(20_000)
+nested = []
+for _ in range(9_900):
+    nested = [nested]
+def f(n, self=[], bottom=lambda: repr(nested)):
+    raise AssertionError("not compiled")
+body = "self, n, bottom = inputs[0], *captures\\nreturn bottom() if n == 0 else self[0](n - 1)"
+f.__defaults__[0].append(CompiledFunction(f, lambda function, arguments: entry(function, body, (int, list), (1, 0, 2), 1)))
+for n in (10, 4_000, 5_500, 6_500):
+    try:
+        assert len(f.__defaults__[0][0](n)) == 19_802
+    except RecursionError as error:
+        pass
+print("ended")
+"""
+    assert run_python(program) == "ended\n"
+
+
+def test_cpythons_own_jit_compiler_meets_loops_of_replacement_code():
+    """It is there from Python 3.13 on, if it was built in, and looks at the function of a frame as well as at its code."""
+    program = """
+from handmade import compiled
+@compiled("out = []\\nfor x in captures[0]:\\n    out.append(x * 2)\\nreturn sum(out)", captures=(0,))
+def f(xs):
+    return None
+xs = list(range(3_000))
+assert {f(xs) for _ in range(300)} == {sum(xs) * 2}
+print("ended")
+"""
+    assert run_python(program, PYTHON_JIT="1") == "ended\n"
+
+
 # ---- exceptions ----
 
 
