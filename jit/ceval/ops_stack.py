@@ -7,7 +7,7 @@ from typing import Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects.core import abstract, build
+from framejit.objects.core import abstract, build, imports
 from framejit.objects.core.object import VM, Object, Raise
 from framejit.objects.types.dictobject import Namespace
 
@@ -129,9 +129,10 @@ def _unbound_cell(vm: VM, frame: Frame, instruction: Instruction) -> Any:
 # Globals, and the namespace of a class body.
 
 
-@op("LOAD_GLOBAL", "-- value")
-def load_global(vm: VM, frame: Frame, instruction: Instruction) -> Object:
-    return _global(vm, frame, instruction.value)
+@op("LOAD_GLOBAL", "-- value nulls[n]", n=lambda instruction: instruction.arg or 0)
+def load_global(vm: VM, frame: Frame, instruction: Instruction) -> tuple[Object | None, ...]:
+    """The argument is the number of NULLs above the value."""
+    return _global(vm, frame, instruction.value), *(None,) * (instruction.arg or 0)
 
 
 @op("STORE_GLOBAL", "value --")
@@ -207,7 +208,7 @@ def _builtin(vm: VM, frame: Frame, name: str) -> Object:
 def _item(vm: VM, namespace: Namespace, name: str) -> Object | None:
     """The value of a name in globals or builtins. A subclass of dict, which programs may pass to `eval`, is asked by `namespace[name]`."""
     if namespace.cls is dict:
-        return namespace.lookup(vm, name)
+        return imports.imported(vm, name, namespace.lookup(vm, name))
     try:
         return abstract.getitem(vm, namespace, build.const(vm, name))
     except Raise as signal:

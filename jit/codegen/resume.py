@@ -110,14 +110,14 @@ class SplitFrame:
                 return (ItemKind.VALUE, ItemKind.NULL) if self.has_null_above else (ItemKind.NULL, ItemKind.VALUE)
             case "WITH_EXCEPT_START":
                 return (ItemKind.VALUE,)
-            case "GET_ITER" if self.has_null_above:
+            case "GET_ITER" | "LOAD_GLOBAL" if self.has_null_above:
                 return ItemKind.VALUE, ItemKind.NULL
         return (ItemKind.VALUE,) * self.pushes
 
     @property
     def has_null_above(self) -> bool:
         """Return whether the instruction leaves a NULL above its result."""
-        return self.instruction.op in ("LOAD_METHOD", "GET_ITER") and bool(self.instruction.arg)
+        return self.instruction.op in ("LOAD_METHOD", "LOAD_GLOBAL", "GET_ITER") and bool(self.instruction.arg)
 
     @property
     def waiting(self) -> tuple[Item, ...]:
@@ -258,6 +258,8 @@ class _Splitter:
             return lambda writer: load_method(writer, frame.instruction)
         if frame.instruction.op == "GET_ITER" and frame.has_null_above:
             return get_iter
+        if frame.instruction.op == "LOAD_GLOBAL":
+            return lambda writer: load_global(writer, code.co_names.index(frame.instruction.value), frame.has_null_above)
         if leaves_block(frame.instruction):
             return leave_block
         raw = code.co_code[start_of(code, decoded, frame.index) : end_of(code, decoded, frame.index)]
@@ -533,6 +535,13 @@ def get_iter(writer: Writer) -> None:
     """GET_ITER of the value on the stack, with a placeholder of the NULL above it. The instruction may leave what no tuple can hold."""
     writer.call_const(iter)
     writer.load_const(None)
+
+
+def load_global(writer: Writer, name: int, has_null_above: bool) -> None:
+    """LOAD_GLOBAL, with a placeholder of the NULL above it."""
+    writer.emit("load_global", name)
+    if has_null_above:
+        writer.load_const(None)
 
 
 def leaves_block(instruction: Instruction) -> bool:

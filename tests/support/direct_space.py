@@ -459,6 +459,7 @@ abstract = types.SimpleNamespace(
     super_attr=lambda vm, global_super, arguments, name, implied: native(super_attr)(vm, name, global_super, *arguments),
     import_name=import_name,
     import_from=import_from,
+    imported=lambda vm, name, found: found,
     exception_match=exception_match,
     type_name=lambda vm, obj: type(unbox(obj)).__name__,
     full_type_name=lambda vm, obj: f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins."),

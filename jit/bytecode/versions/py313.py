@@ -86,8 +86,7 @@ def _store_two(raw: Raw, view: View) -> tuple[Part, ...]:
 
 
 def _load_global(raw: Raw, view: View) -> tuple[Part, ...]:
-    load = Part("LOAD_GLOBAL", None, view.code.co_names[raw.arg >> 1])
-    return (load, Part("PUSH_NULL")) if raw.arg & 1 else (load,)
+    return (Part("LOAD_GLOBAL", raw.arg & 1, view.code.co_names[raw.arg >> 1]),)
 
 
 def _load_attr(raw: Raw, view: View) -> tuple[Part, ...]:
@@ -129,7 +128,7 @@ TABLE: dict[str, Row] = {name: row for name, row in py312.TABLE.items() if name 
     "LOAD_FAST_LOAD_FAST": Row(("LOAD_FAST", "LOAD_CLOSURE"), load_two),
     "STORE_FAST_LOAD_FAST": Row(("STORE_FAST", "STORE_CELL", "LOAD_FAST", "LOAD_CLOSURE"), _store_and_load),
     "STORE_FAST_STORE_FAST": Row(("STORE_FAST", "STORE_CELL"), _store_two),
-    "LOAD_GLOBAL": Row(("LOAD_GLOBAL", "PUSH_NULL"), _load_global),
+    "LOAD_GLOBAL": Row(("LOAD_GLOBAL",), _load_global),
     "LOAD_ATTR": Row(("LOAD_METHOD", "LOAD_ATTR"), _load_attr),
     "LOAD_SUPER_ATTR": Row(("LOAD_SUPER_ATTR", "PUSH_NULL"), _load_super_attr),
     "TO_BOOL": Row(("TO_BOOL",), to_bool),

@@ -31,6 +31,7 @@ SHARED_WORDS: dict[str, Word] = {
     "nop": one("NOP"),
     # stack
     "load_const": one("LOAD_CONST"),
+    "load_global": lambda index: (("LOAD_GLOBAL", index << 1),),
     "pop": one("POP_TOP"),
     "copy": one("COPY"),
     "swap": one("SWAP"),

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import builtins
 import sys
+import types
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Namespace, Object
+
+WAITING: type | None = getattr(types, "LazyImportType", None)
+"""The type of what stands for a module, or for a name in one, until a lazy import is done."""
 
 
 def is_own_import(function: Any) -> bool:
@@ -56,6 +60,13 @@ def import_submodules(vm: VM, package: Object, names: Any) -> None:
                 not_traced(vm, f"{name} out of a package without a name")
             vm.guards.read(sys.modules.__contains__, f"{prefix}.{name}")
             not_traced(vm, f"{prefix}.{name}, which is not imported yet")
+
+
+def imported(vm: VM, name: str, found: Object | None) -> Object | None:
+    """The value of a name in a module, or None. A lazy import (PEP 810) is done by the instruction that looks it up."""
+    if WAITING is not None and found is not None and vm.observe(found).cls is WAITING:
+        not_traced(vm, f"{name}, whose import is lazy")
+    return found
 
 
 def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> str:

@@ -7,7 +7,7 @@ from types import ModuleType
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, imports
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, Object, find_attribute, is_own_slot, no_attribute
 from framejit.objects.core.registry import wraps
 
@@ -39,6 +39,7 @@ class ModuleObject(IdentityConstant):
             vm.unsupported(breaks.UnsupportedValue("the annotations of a module, which are made when they are asked for"))
         if name in INHERITED and name != "__annotations__":
             found = find_attribute(vm, self, name)
+        found = imports.imported(vm, name, found)
         if found is not None:
             return found
         fallback = self.instance_dict(vm).lookup(vm, "__getattr__")
