@@ -77,6 +77,8 @@ def session(function: Any, commands: str) -> str:
         result = repr(error)
     finally:
         sys.settrace(None)
+        if hasattr(pdb := sys.modules.get("pdb"), "Pdb"):
+            pdb.Pdb._last_pdb_instance = None  # type: ignore[union-attr]  # which from 3.13 on the next session would use, with its stdout
         shown, sys.stdin, sys.stdout = sys.stdout.getvalue(), stdin, stdout
     return shown + result
 
@@ -190,9 +192,15 @@ def walrus_in_eval(t):
     ],
 )  # fmt: skip
 def test_exec(function: Any) -> None:
+    def told(each: Any) -> str:
+        try:
+            return repr(each(x))
+        except (NameError, KeyError) as error:  # from 3.13 on, exec() makes no variables of a function that a later look finds
+            return repr(error)
+
     compiled = framejit.compile(function, backend="eager")
     for _ in range(2):
-        assert repr(compiled(x)) == repr(function(x))
+        assert told(compiled) == told(function)
 
 
 def test_one_look_splits_the_function_as_ever() -> None:
