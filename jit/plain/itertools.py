@@ -533,6 +533,24 @@ def groupby_items(state: Groups) -> Iterator[tuple[Any, Iterator[Any]]]:
             state.advance()
 
 
+class Copied:
+    """An iterator that says whether it is copied by tee()."""
+
+    def __iter__(self) -> Copied:
+        return self
+
+    def __next__(self) -> None:
+        return None
+
+    def __copy__(self) -> None:
+        return None
+
+
+TEE: type = type(itertools.tee(())[0])
+COPIES_ANY = itertools.tee(Copied())[1] is None
+"""Whether tee() copies any iterator that has a `__copy__`: from Python 3.14 on, it copies only its own."""
+
+
 def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:
     """itertools.tee."""
     times = as_size(n)
@@ -541,8 +559,10 @@ def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:
     if times == 0:
         return ()
     iterator = iter(iterable)
-    copy = getattr(iterator, "__copy__", None)
-    if copy is not None:
+    if not COPIES_ANY:
+        if isinstance(iterator, TEE):
+            return tuple([iterator.__copy__() for _ in range(times)])  # type: ignore[attr-defined]
+    elif (copy := getattr(iterator, "__copy__", None)) is not None:
         return (iterator, *[copy() for _ in range(times - 1)])
     shared = Shared(iterator, times)
     return tuple([tee_items(shared, queue) for queue in shared.queues])
