@@ -87,6 +87,7 @@ class TraceState:
         found: P | None = self._parts.get(cls)
         if found is None:
             found = self._parts[cls] = cls(self)
+            self.trail.learned(self, self._parts.pop, cls)
         return found
 
     @property
