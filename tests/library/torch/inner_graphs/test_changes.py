@@ -290,6 +290,8 @@ NO_ROW = {
     "ExceptionObject.set_traceback": "gives a traceback of the exception's own back, which `start_traceback` has a row for",
     "OnInput.take_off": "a hook on an input, which is announced as an effect",
     "PlaceIterator.next": "runs over hooks of modules, which are from outside",
+    "RepeatedChanges.add": "remembers what backward passes after the graph change again",
+    "RepeatedChanges.remove": "remembers what the graph itself has changed again",
     "entering.enter_switch": "remembers the switches in force around a block",
 }
 """Methods that record a change, and why no row makes it."""
