@@ -13,6 +13,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ if not (LAYOUTS / f"{PYTHON_TAG}.c").exists() or sys.implementation.name != "cpy
 FREE_THREADED = runpy.run_path(str(ROOT / "jit" / "build_check.py"))["free_threaded"]()
 if FREE_THREADED:
     sys.exit(FREE_THREADED)
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit(f"framejit needs a Python with a GIL; this one has none: {sys.executable}")
 
 from setuptools import Extension, build_meta, setup  # noqa: E402
 from setuptools.build_meta import *  # noqa: E402, F403  # the hooks that pip calls

@@ -236,7 +236,7 @@ def test_class_that_has_changed_too_often_for_another_version() -> None:
 # ---- the lives of words ----
 
 
-def test_words_of_dicts_that_are_gone_are_used_again() -> None:
+def test_words_of_dicts_that_are_gone_are_used_again_and_memory_does_not_grow() -> None:
     built = of_item()
 
     def run(times: int) -> None:
