@@ -21,6 +21,7 @@ import torch
 
 import framejit
 from framejit import _runtime, build_check
+from framejit.bytecode import versions
 from tools import constraints, wheels
 
 ROOT = Path(__file__).parent.parent
@@ -223,6 +224,19 @@ def test_a_wheel_is_for_the_torch_that_is_asked_for_or_the_oldest_that_its_pytho
     assert wheels.torch_for("3.14", "2.13.0") == "2.13.0"
     assert wheels.torch_for("3.15", "2.13.0") == "2.15.0"
     assert wheels.torch_for("3.15", "2.16.1") == "2.16.1"
+
+
+def test_the_same_pythons_are_named_everywhere():
+    known = [f"{major}.{minor}" for major, minor in versions.SUPPORTED]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert wheels.SUPPORTED == known
+    assert re.findall(r"^PYTHONS = (.*)$", makefile, re.MULTILINE) == [" ".join(known)]
+    assert {pair.partition(":")[0] for pair in re.findall(r"^MATRIX \?= (.*)$", makefile, re.MULTILINE)[0].split()} == set(known)
+    assert re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])) == known
+    assert project["requires-python"] == f">={known[0]},<3.{int(known[-1].partition('.')[2]) + 1}"
+    for page in ("README.md", "docs/index.md", "docs/quick-start.md", "docs/faq.md", "docs/from-torch-compile.md", "docs/guide/deployment.md"):
+        assert f"{known[0]} to {known[-1]}" in (ROOT / page).read_text(), page
 
 
 NOT_THERE = "import sys; sys.modules['z3'] = None; import torch, framejit; print('imported')"
