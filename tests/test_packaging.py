@@ -70,6 +70,8 @@ def test_a_missing_extension_names_the_command_that_builds_it(monkeypatch):
         return load(name)
 
     monkeypatch.setattr(build_check.importlib, "import_module", fail)
+    # The checkout's own metadata are those of the last build, which may have been for another environment.
+    monkeypatch.setattr(build_check.importlib.metadata, "requires", lambda _: [f"torch>={build_check.minor_version(torch.__version__)}"])
     with pytest.raises(ImportError, match=r"cannot be loaded \(undefined symbol: c10\); .* -m pip install "):
         build_check.check_build()
     monkeypatch.setattr(build_check.importlib.metadata, "requires", lambda _: ["torchvision", "torch<2.10,>=2.9", "numpy"])
