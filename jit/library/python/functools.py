@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
+from types import MethodType
 from typing import Any
 
 from framejit.guards.source import MISSING, CAttr, Source
@@ -13,6 +15,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, Object, is_c_member
 from framejit.objects.core.registry import app, models, wraps
 from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
+from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import functools as plain
 
@@ -106,3 +109,18 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
 @models(functools.partial)
 def make_partial(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -> Object:
     return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)
+
+
+def binds() -> bool:
+    """Return whether partial objects are descriptors that make bound methods: in 3.13 they only warn that they will."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return "__get__" in vars(functools.partial) and type(functools.partial(abs).__get__(0)) is MethodType  # type: ignore[attr-defined]
+
+
+if binds():
+
+    @models(vars(functools.partial)["__get__"])
+    def bind_partial(vm: VM, self: Object, obj: Object, cls: Object | None = None) -> Object:
+        """Modules/_functoolsmodule.c: partial_descr_get."""
+        return self if vm.observe(obj).cls is type(None) else MethodObject(self, obj)
