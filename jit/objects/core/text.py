@@ -17,6 +17,10 @@ from framejit.program.naming import LONG
 def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) -> Object:
     """FORMAT_VALUE: conversion is None, "s", "r" or "a"."""
     obj = vm.observe(obj)
+    if spec is not None and conversion is None and (converted := waitingtext.converted(obj)) is not None:
+        waiting = waitingtext.formatted(vm, *converted, vm.observe(spec).constant(vm))
+        if waiting is not None:
+            return waiting
     if not obj.is_known() and obj.is_knowable():
         waiting = waiting_text(vm, obj, conversion, "" if spec is None else vm.observe(spec).constant(vm))
         if waiting is not None:

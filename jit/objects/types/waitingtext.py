@@ -122,6 +122,15 @@ CONVERSIONS: dict[str | None, Callable[[Any, str], str]] = {None: format, "s": f
 """The functions that write a value in an f-string, by the letter after the exclamation mark."""
 
 
+def converted(obj: Object) -> tuple[Object, Callable[[Any, str], str]] | None:
+    """If the text is `str()`, `repr()` or `ascii()` of a value, that value, and the function that formats the text of it; None for others."""
+    if isinstance(obj, (DeferredText, UnbackedText)) and len(obj.parts) == 1 and not isinstance(obj.parts[0], str):
+        value, function, spec = obj.parts[0]
+        if not spec and function in (format_as_text, format_as_repr, format_as_ascii):
+            return value, function
+    return None
+
+
 def format_by_percent(number: Any, template: str) -> str:
     """A number or string by a printf-style template with one conversion."""
     return template % (number,)
