@@ -44,7 +44,7 @@ from framejit.guards.source import (
 from framejit.objects.core import build, identities
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import held
-from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle
+from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle, unhashable
 from framejit.objects.core.registry import CODES, wrapper_for
 from framejit.objects.types import exceptions
 from framejit.objects.types.builtinobject import bound_method
@@ -566,7 +566,7 @@ class Tracer:
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
         if hashes is None:
-            self.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
+            unhashable(self, obj.type_name)
         if hashes is object.__hash__ and equals is object.__eq__:
             return self.tell_apart(obj)
         return identities.value_key(self, settle(obj), hashes, equals)

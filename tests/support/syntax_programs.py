@@ -1,4 +1,4 @@
-"""Programs in the syntax of newer Pythons, and those whose bytecode differs between Pythons, with breaks in every place. `KNOWN` has those that this one knows."""
+"""Programs in the syntax of newer Pythons, and others whose bytecode differs between Pythons, with breaks in every place. `KNOWN` are those of this Python."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
+from framejit.objects.core import wording
 from framejit.objects.core.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
 from framejit.objects.core.object import FOLDABLE, VM, NotConstant, Object, Raise, call_special, fold, generic_getattr, generic_setattr
 from framejit.program import classes
@@ -278,7 +279,9 @@ def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
     iterator = iter_to_unpack(vm, obj)
     items = first(vm, iterator, n, f"{n}")
     if next_(vm, iterator) is not None:
-        vm.raise_(ValueError, f"too many values to unpack (expected {n})")
+        cls = vm.observe(obj).cls
+        size = length(vm, obj).constant(vm) if wording.COUNTS_SURPLUS and cls in (list, tuple, dict) else None
+        vm.raise_(ValueError, wording.too_many(n, cls, size))
     return items
 
 

@@ -22,6 +22,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import IsMissing, TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
+from framejit.objects.core import wording
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.vm import Classes, CodeWriter, Record, Running, Stopping, Values
@@ -577,6 +578,13 @@ def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
     vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", name=name, obj=obj)
 
 
+def unhashable(vm: VM, name: str) -> NoReturn:
+    """Raise the error for a key or element that can't be hashed. If its text says how the value was used, the real operation finds the words."""
+    if wording.NAMES_USE_OF_HASH:
+        vm.unsupported(breaks.UnsupportedOperation(f"hashing a value of the unhashable type {name}"))
+    vm.raise_(TypeError, f"unhashable type: '{name}'")
+
+
 def generic_setattr(vm: VM, obj: Object, name: str, value: Object | None, delivery: Delivery | None = None) -> None:
     """slot_tp_setattro around PyObject_GenericSetAttr."""
     special = "__delattr__" if value is None else "__setattr__"
@@ -596,7 +604,7 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
     namespace = namespace_of(vm, obj)
     if namespace is None:
         kind = "has no attribute" if found is None else "attribute"
-        tail = "" if found is None else " is read-only"
+        tail = wording.NO_DICT if found is None else " is read-only"
         vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
     if value is not None:
         namespace.store(vm, name, value)

@@ -8,7 +8,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
-from framejit.objects.core.object import VM, Codegen, Namespace, Object
+from framejit.objects.core.object import VM, Codegen, Namespace, Object, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, instance_dict
@@ -73,7 +73,7 @@ class DequeObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+            unhashable(vm, self.type_name)
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:

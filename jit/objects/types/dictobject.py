@@ -15,7 +15,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart
+from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
 from framejit.objects.types.iterobject import IteratorObject
@@ -257,7 +257,7 @@ class DictObject(Namespace):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+            unhashable(vm, self.type_name)
         return self.identity_key(vm)
 
     def truth(self, vm: VM) -> bool:

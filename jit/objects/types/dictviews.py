@@ -10,7 +10,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, operators, text
-from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.object import VM, Codegen, Object, unhashable
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
@@ -47,7 +47,7 @@ class DictView(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.kind is not VALUES:
-            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+            unhashable(vm, self.type_name)
         return self.identity_key(vm)
 
     def reconstruct(self, cg: Codegen) -> None:

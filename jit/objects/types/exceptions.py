@@ -12,7 +12,7 @@ from framejit import breaks
 from framejit._runtime import look_up_failed
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects.core import abstract, text
+from framejit.objects.core import abstract, text, wording
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, is_c_member, member_source
 from framejit.objects.core.registry import models, sets, wraps
 from framejit.objects.types import typefields
@@ -89,7 +89,8 @@ class ExceptionObject(Object):
             return found
         if self.source is not None:
             return super().get_slot(vm, member)
-        vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
+        name = abstract.full_type_name(vm, self) if wording.HAS_FULL_NAMES else self.type_name
+        vm.raise_(AttributeError, f"'{name}' object has no attribute '{member.__name__}'")
 
     def reject_renamed(self, vm: VM, member: Any) -> None:
         """Break for a slot that can't be set as the attribute of its name: the name means something else, or is that of a C member."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from framejit.objects.core import abstract, operators, text
+from framejit.objects.core import abstract, operators, text, wording
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE
@@ -124,7 +124,7 @@ def setitem(vm: VM, self: ListObject, key: Object, value: Object) -> Object:
     where = real_slice(vm, key)
     value = vm.observe(value)
     if vm.raw_type_lookup(value.cls, "__iter__") is abstract.MISSING and vm.raw_type_lookup(value.cls, "__getitem__") is abstract.MISSING:
-        vm.raise_(TypeError, "can only assign an iterable" if where.step in (None, 1) else "must assign iterable to extended slice")
+        vm.raise_(TypeError, wording.NOT_ITERABLE_IN_SLICE if where.step in (None, 1) else "must assign iterable to extended slice")
     new = list(items)
     try:
         new[where] = list(items) if value is self else abstract.sequence_items(vm, value)
@@ -197,7 +197,7 @@ def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, s
     items = self.items(vm)
     position = find(vm, self, item, *bounds(vm, len(items), start, stop))
     if position < 0:
-        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list")
+        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list" if wording.NAMES_MISSING_ITEM else wording.NOT_IN_LIST)
     return vm.const(position)
 
 

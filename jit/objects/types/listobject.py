@@ -7,7 +7,7 @@ from typing import Any
 from framejit.guards.kinds import Length
 from framejit.guards.source import MISSING, Index, ItemCount, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle
+from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types.constobject import c_new
@@ -87,7 +87,7 @@ class ListObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
+            unhashable(vm, self.type_name)
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:

@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart
+from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
@@ -201,7 +201,7 @@ class SetObject(Operand):
     def hash_key(self, vm: VM) -> Any:
         cls: Any = self.cls
         if cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{type_name(cls)}'")
+            unhashable(vm, type_name(cls))
         if cls.__hash__ is not frozenset.__hash__:
             return self.identity_key(vm)
         return frozenset(self.open(vm))

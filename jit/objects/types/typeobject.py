@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from framejit import breaks
+from framejit._runtime import type_name
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, wording
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, NotConstant, Object, Raise, fold
 from framejit.objects.core.registry import by_library, is_pure, models, wraps
@@ -253,7 +254,11 @@ def super_check(vm: VM, cls: type, receiver: Object) -> type:
         vm.rest_on_bases(said.value)
         if classes.is_subtype(said.value, cls):
             return said.value  # type: ignore[no-any-return]
-    vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    if not wording.NAMES_OF_SUPER:
+        vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    is_class = issubclass(receiver.cls, type)
+    what = f"type {type_name(receiver.value)}" if is_class else f"instance of {receiver.type_name}"
+    vm.raise_(TypeError, f"super(type, obj): obj ({what}) is not an instance or subtype of type ({type_name(cls)}).")
 
 
 OF_THE_ALIAS = frozenset({

@@ -11,6 +11,7 @@ from framejit import breaks
 from framejit._runtime import made_by_object_new
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
+from framejit.objects.core import abstract, wording
 from framejit.objects.core import object as generic
 from framejit.objects.core.object import VM, Codegen, Object, Raise, is_c_member, member_source
 from framejit.objects.core.registry import models, wraps
@@ -44,7 +45,8 @@ class UserObject(Object):
             vm.trail.learned(self, self.slots.pop, member)
         found = self.slots[member]
         if found is None:
-            vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
+            name = abstract.full_type_name(vm, self) if wording.HAS_FULL_NAMES else self.type_name
+            vm.raise_(AttributeError, f"'{name}' object has no attribute '{member.__name__}'")
         return found
 
     def _read_slot(self, vm: VM, member: MemberDescriptorType) -> Object | None:

@@ -1,0 +1,47 @@
+"""How the running Python words errors that its versions word differently: learned once, from the errors themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def said(function: Callable[[], Any]) -> str:
+    """The text of the exception that the function raises."""
+    try:
+        function()
+    except Exception as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+class Slotted:
+    """A class whose one slot is empty."""
+
+    __slots__ = ("slot",)
+
+
+ANYTHING: Any = 1
+NOT_HASHABLE: Any = []
+
+NO_DICT = said(lambda: setattr(object(), "name", 1)).partition("'name'")[2]
+"""What follows the name of an attribute that can't be stored because the object has no `__dict__`."""
+HAS_FULL_NAMES = said(lambda: Slotted().slot).startswith(f"'{__name__}.")  # type: ignore[attr-defined]
+"""Whether the error of an empty slot names the class with its module."""
+COUNTS_SURPLUS = "got 3" in said(lambda: exec("a, b = [1, 2, 3]"))
+"""Whether the error of unpacking too many values says how many there are, if it is told from a list, tuple or dict."""
+NOT_ITERABLE_IN_SLICE = said(lambda: [1].__setitem__(slice(0, 1), ANYTHING))
+"""What is said of a value that isn't iterable and is assigned to a slice of step 1."""
+NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
+"""Whether super() says what it got."""
+NOT_IN_LIST = "list.index(x): x not in list"
+NAMES_MISSING_ITEM = said(lambda: [0].index(1)) != NOT_IN_LIST
+"""Whether list.index() says which item it hasn't found; if not, it says NOT_IN_LIST."""
+NAMES_USE_OF_HASH = "dict" in said(lambda: {NOT_HASHABLE: 1})
+"""Whether the error for what can't be hashed says that it was used as a dict's key or a set's element."""
+
+
+def too_many(expected: int, cls: type, size: int | None) -> str:
+    """The text of the error of unpacking more values than expected. `size`: how many there are, if that is known."""
+    got = f", got {size}" if COUNTS_SURPLUS and cls in (list, tuple, dict) and size is not None else ""
+    return f"too many values to unpack (expected {expected}{got})"
