@@ -25,7 +25,7 @@ RENAMEABLE: dict[str, type] = {
 """Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to."""
 if hasattr(FunctionType, "__type_params__"):
     RENAMEABLE["__type_params__"] = tuple
-if hasattr(FunctionType, "__annotate__"):
+if "__annotate__" in vars(FunctionType):  # hasattr() would ask for the annotations of the class
     RENAMEABLE["__annotate__"] = object
 
 
