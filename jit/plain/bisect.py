@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from typing import Any
+
+
+def said_of_negative_lo() -> str:
+    """The C function's own words, which differ between Pythons."""
+    try:
+        bisect.bisect_left([], 0, -1)
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+NEGATIVE_LO = said_of_negative_lo()
 
 
 def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
     """The position after all items that aren't greater than `x`."""
     if lo < 0:
-        raise ValueError("lo must be non-negative")
+        raise ValueError(NEGATIVE_LO)
     end = len(a) if hi is None or hi == -1 else hi
     while lo < end:
         middle = (lo + end) // 2
@@ -24,7 +37,7 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Cal
 def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
     """The position before all items that aren't less than `x`."""
     if lo < 0:
-        raise ValueError("lo must be non-negative")
+        raise ValueError(NEGATIVE_LO)
     end = len(a) if hi is None or hi == -1 else hi
     while lo < end:
         middle = (lo + end) // 2
