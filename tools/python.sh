@@ -47,8 +47,6 @@ mkdir -p "$cache"
 exec 9>"$cache/python$version.lock"
 flock 9
 if here "$version"; then exit; fi  # another run has just fetched it
-rm -rf "$root"
-mkdir -p "$root"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/sources"
@@ -68,6 +66,8 @@ for suite in sid testing; do
     suite=
 done
 [ -n "$suite" ] || fail "neither sid nor testing has Python $version"
+rm -rf "$root"
+mkdir -p "$root"
 echo "unpacking Python $version of Debian's $suite into $root" >&2
 cd "$work/archives"
 apt-get install -qq --yes --download-only "python$version" "python$version-venv" "libpython$version" "libpython$version-testsuite" >&2
