@@ -57,7 +57,7 @@ def load_attr(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> 
 
 @op("LOAD_METHOD", "owner -- first second")
 def load_method(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object | None]:
-    """What CALL takes. The argument says whether NULL is above the callable."""
+    """Push the two operands that CALL takes below its arguments. The instruction's argument says whether NULL is above the callable."""
     value, bound_to = abstract.load_method(vm, owner, instruction.value, null_above=bool(instruction.arg))
     if bound_to is not None:
         return value, bound_to

@@ -13,7 +13,7 @@ Rewrite = Callable[[fx.Node], None]
 REWRITES: dict[Any, Rewrite] = {}
 """The rewrites, by the target of a node."""
 WHERE_DIFFERENTIATED: dict[Any, Callable[..., Any]] = {}
-"""What nodes call instead of these targets in a graph that contains its backward pass."""
+"""The functions that nodes call in place of these targets, in a graph that contains its backward pass."""
 
 
 def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:

@@ -47,13 +47,13 @@ class Object:
     """Whether its truth may depend on the data of tensors."""
 
     is_true: ClassVar[bool] = False
-    """Whether all values of the type are true."""
+    """True if all values of the type are true."""
 
     has_dict: ClassVar[bool] = False
-    """Whether values may have a `__dict__`, which is made when it is first asked for."""
+    """True if values may have a `__dict__`, which is made when it is first asked for."""
 
     is_filled: ClassVar[bool] = False
-    """Whether each value is created empty and then filled (mutable, possibly cyclic)."""
+    """True if each value is created empty and then filled (mutable, possibly cyclic)."""
 
     is_address: ClassVar[bool] = False
     """Whether it is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""

@@ -1,4 +1,4 @@
-"""How the running Python words errors that its versions word differently: learned once, from the errors themselves."""
+"""The texts of errors that versions of Python word differently. They are read once, from errors that the running Python raises here."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ ANYTHING: Any = 1
 NOT_HASHABLE: Any = []
 
 NO_DICT = said(lambda: setattr(object(), "name", 1)).partition("'name'")[2]
-"""What follows the name of an attribute that can't be stored because the object has no `__dict__`."""
+"""The end of the text of the error for an attribute that can't be stored because the object has no `__dict__`; the name comes before it."""
 HAS_FULL_NAMES = said(lambda: Slotted().slot).startswith(f"'{__name__}.")  # type: ignore[attr-defined]
-"""Whether the error of an empty slot names the class with its module."""
+"""True if the error of an empty slot names the class with its module."""
 COUNTS_SURPLUS = "got 3" in said(lambda: exec("a, b = [1, 2, 3]"))
-"""Whether the error of unpacking too many values says how many there are, if it is told from a list, tuple or dict."""
+"""True if the error of unpacking too many values says how many there are, for a list, tuple or dict."""
 NOT_ITERABLE_IN_SLICE = said(lambda: [1].__setitem__(slice(0, 1), ANYTHING))
-"""What is said of a value that isn't iterable and is assigned to a slice of step 1."""
+"""The text of the error for a value that isn't iterable and is assigned to a slice of step 1."""
 NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
-"""Whether super() says what it got."""
+"""True if the error of super() names the types of its arguments."""
 NOT_IN_LIST = "list.index(x): x not in list"
 NAMES_MISSING_ITEM = said(lambda: [0].index(1)) != NOT_IN_LIST
-"""Whether list.index() says which item it hasn't found; if not, it says NOT_IN_LIST."""
+"""True if the error of list.index() names the missing item; otherwise its text is NOT_IN_LIST."""
 NAMES_USE_OF_HASH = "dict" in said(lambda: {NOT_HASHABLE: 1})
-"""Whether the error for what can't be hashed says that it was used as a dict's key or a set's element."""
+"""True if the error for an unhashable value says that it was used as a dict's key or a set's element."""
 
 
 def too_many(expected: int, cls: type, size: int | None) -> str:
