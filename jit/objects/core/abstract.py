@@ -228,8 +228,30 @@ def drain(vm: VM, iterator: Object) -> list[Object]:
     return list(steps(vm, iterator))
 
 
+class Counted:
+    """An iterable without items that notes whether it is asked for its length."""
+
+    asked = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __length_hint__(self) -> int:
+        Counted.asked = True
+        return 0
+
+
+TUPLES_ASK = tuple(Counted()) == () and Counted.asked
+"""True if a tuple made from an iterable asks it for its length first, as a list does: until Python 3.13."""
+
+
+def tuple_of(vm: VM, obj: Object) -> list[Object]:
+    """All items, for a tuple: PySequence_Tuple."""
+    return list_of(vm, obj) if TUPLES_ASK else iterate(vm, obj)
+
+
 def list_of(vm: VM, obj: Object) -> list[Object]:
-    """All items, for a list or tuple: PySequence_List, which asks for the number of items beforehand."""
+    """All items, for a list: PySequence_List, which asks for the number of items beforehand."""
     obj = vm.observe(obj)
     iterator = iter_(vm, obj)
     ask_length(vm, obj)
@@ -406,6 +428,29 @@ def full_type_name(vm: VM, obj: Object) -> str:
     module = classes.module(cls)
     is_yes = isinstance(module, str) and module not in ("builtins", "__main__")
     return f"{module}.{classes.qualname(cls)}" if is_yes else classes.qualname(cls)
+
+
+def dict_key(vm: VM, key: Object) -> Any:
+    """The hash key of a value that the program uses as a key of a dict."""
+    return hash_key_as(vm, key, "dict key")
+
+
+def set_element(vm: VM, item: Object) -> Any:
+    """The hash key of a value that the program uses as an element of a set."""
+    return hash_key_as(vm, item, "set element")
+
+
+def hash_key_as(vm: VM, value: Object, use: str) -> Any:
+    """The hash key of a value; some versions say in the error what an unhashable value was to be."""
+    value = vm.observe(value)
+    try:
+        return value.hash_key(vm)
+    except Raise as raised:
+        if not wording.NAMES_USE_OF_HASH or raised.exc.cls is not TypeError:
+            raise
+        exception: Any = raised.exc
+        text = exception.args[0].constant(vm)
+    vm.raise_(TypeError, f"cannot use '{full_type_name(vm, value)}' as a {use} ({text})")
 
 
 def type_name(vm: VM, obj: Object) -> str:

@@ -579,9 +579,7 @@ def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
 
 
 def unhashable(vm: VM, name: str) -> NoReturn:
-    """Raise the error for a key or element that can't be hashed. If its text says how the value was used, the real operation finds the words."""
-    if wording.NAMES_USE_OF_HASH:
-        vm.unsupported(breaks.UnsupportedOperation(f"hashing a value of the unhashable type {name}"))
+    """Raise the error of hash() for a value of an unhashable type."""
     vm.raise_(TypeError, f"unhashable type: '{name}'")
 
 

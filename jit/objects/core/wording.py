@@ -37,6 +37,10 @@ NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
 NOT_IN_LIST = "list.index(x): x not in list"
 NAMES_MISSING_ITEM = said(lambda: [0].index(1)) != NOT_IN_LIST
 """True if the error of list.index() names the missing item; otherwise its text is NOT_IN_LIST."""
+NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
+"""The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
+NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE
+"""True if a note of that error, instead of its text, has the item's number."""
 NAMES_USE_OF_HASH = "dict" in said(lambda: {NOT_HASHABLE: 1})
 """True if the error for an unhashable value says that it was used as a dict's key or a set's element."""
 

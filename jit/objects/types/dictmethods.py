@@ -167,7 +167,7 @@ def setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) ->
 @models(dict.pop, OrderedDict.pop)
 def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) -> Object:
     # Objects/dictobject.c: _PyDict_Pop_KnownHash: an empty dict doesn't hash the key.
-    found = self.get_item(vm, key) if self.family is OrderedDict or self.open(vm) else None
+    found = self.lookup(vm, self.changed_key(vm, key)) if self.family is OrderedDict or self.open(vm) else None
     if found is not None:
         self.del_item(vm, key)
         return found
