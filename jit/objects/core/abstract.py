@@ -14,7 +14,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import wording
+from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
 from framejit.objects.core.object import FOLDABLE, VM, NotConstant, Object, Raise, call_special, fold, generic_getattr, generic_setattr
 from framejit.program import classes
@@ -228,26 +228,9 @@ def drain(vm: VM, iterator: Object) -> list[Object]:
     return list(steps(vm, iterator))
 
 
-class Counted:
-    """An iterable without items that notes whether it is asked for its length."""
-
-    asked = False
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __length_hint__(self) -> int:
-        Counted.asked = True
-        return 0
-
-
-TUPLES_ASK = tuple(Counted()) == () and Counted.asked
-"""True if a tuple made from an iterable asks it for its length first, as a list does: until Python 3.13."""
-
-
 def tuple_of(vm: VM, obj: Object) -> list[Object]:
     """All items, for a tuple: PySequence_Tuple."""
-    return list_of(vm, obj) if TUPLES_ASK else iterate(vm, obj)
+    return list_of(vm, obj) if differences.TUPLES_ASK_LENGTHS else iterate(vm, obj)
 
 
 def list_of(vm: VM, obj: Object) -> list[Object]:

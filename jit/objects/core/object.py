@@ -22,7 +22,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import IsMissing, TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
-from framejit.objects.core import wording
+from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.vm import Classes, CodeWriter, Record, Running, Stopping, Values
@@ -603,11 +603,14 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
     if namespace is None:
         kind = "has no attribute" if found is None else "attribute"
         tail = wording.NO_DICT if found is None else " is read-only"
-        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
+        fields = {"name": name, "obj": obj} if found is None and differences.NAMED_WITHOUT_DICT else {}
+        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}", **fields)
     if value is not None:
         namespace.store(vm, name, value)
     elif not namespace.delete(vm, name):
-        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
+        is_named = differences.NAMED_IN_INSTANCE if classes.flags(obj.cls) & classes.HEAP_TYPE else differences.NAMED_IN_DICT
+        fields = {"name": name, "obj": obj} if is_named else {}
+        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", **fields)
 
 
 LOWEST_ADDRESS = 1 << 12

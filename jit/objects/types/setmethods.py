@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract, text
+from framejit.objects.core import abstract, differences, text
 from framejit.objects.core.object import VM, Object, tell_keys_apart, tell_tables_apart
 from framejit.objects.core.registry import models
 from framejit.objects.types import typefields
@@ -353,6 +353,11 @@ def hash_frozenset(vm: VM, self: SetObject) -> Object:
     return vm.const(frozenset.__hash__(self.constant(vm)))
 
 
+def shown(vm: VM, self: SetObject) -> list[Object]:
+    """The elements that a set's repr shows."""
+    return self.items(vm) if differences.REPR_OF_STORED else abstract.list_of(vm, self)
+
+
 @models(set.__repr__, frozenset.__repr__)
 def render(vm: VM, self: SetObject) -> Object:
     name = typefields.name_of(vm, self.cls)
@@ -360,5 +365,5 @@ def render(vm: VM, self: SetObject) -> Object:
         return vm.const(f"{name}()")
     if text.is_being_rendered(self):
         return vm.const(f"{name}(...)")
-    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in abstract.list_of(vm, self)])
+    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in shown(vm, self)])
     return body if self.cls is set else vm.const(f"{name}({body.constant(vm)})")
