@@ -20,7 +20,8 @@ class Blank:
 
 
 class BlankGeneric(Generic[TypeVar("T")]):  # type: ignore[misc]
-    """A base class without fields below `typing.Generic`: from Python 3.15 on, Generic's layout is like that of no class made in Python but its own subclasses."""
+    """A base class without fields below `typing.Generic`: from Python 3.15 on, no class defined in Python
+    has the layout of Generic, but for its own subclasses."""
 
     __slots__ = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -42,10 +43,8 @@ def extended_with_itself() -> list[int]:
 
 def answers_close() -> Generator[None, None, int]:
     """A generator that returns a value when it is closed."""
-    try:
+    with contextlib.suppress(GeneratorExit):
         yield
-    except GeneratorExit:
-        pass
     return 1
 
 

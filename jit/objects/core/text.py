@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
+from framejit.objects.core import wording
 from framejit.objects.core.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
 from framejit.objects.types import waitingtext
 from framejit.program.naming import LONG
@@ -131,6 +132,11 @@ def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list
         return vm.const(brackets[0] + ", ".join(parts()) + brackets[-1])
     finally:
         RENDERING.active.pop()
+
+
+def missing_item(vm: VM, item: Object, container: str, method: str) -> NoReturn:
+    """Raise the error for an item that a method of a container (a list, a deque) has not found."""
+    vm.raise_(ValueError, f"{real_repr(vm, item)} is not in {container}" if wording.NAMES_MISSING_ITEM else f"{container}.{method}(x): x not in {container}")
 
 
 def real_repr(vm: VM, obj: Object) -> str:

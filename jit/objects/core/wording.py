@@ -34,9 +34,8 @@ NOT_ITERABLE_IN_SLICE = said(lambda: [1].__setitem__(slice(0, 1), ANYTHING))
 """The text of the error for a value that isn't iterable and is assigned to a slice of step 1."""
 NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
 """True if the error of super() names the types of its arguments."""
-NOT_IN_LIST = "list.index(x): x not in list"
-NAMES_MISSING_ITEM = said(lambda: [0].index(1)) != NOT_IN_LIST
-"""True if the error of list.index() names the missing item; otherwise its text is NOT_IN_LIST."""
+NAMES_MISSING_ITEM = said(lambda: [0].index(1)).startswith("1")
+"""True if the errors of `index` and `remove` of lists and deques name the item that is missing."""
 NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
 """The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
 NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE

@@ -197,7 +197,7 @@ def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, s
     items = self.items(vm)
     position = find(vm, self, item, *bounds(vm, len(items), start, stop))
     if position < 0:
-        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list" if wording.NAMES_MISSING_ITEM else wording.NOT_IN_LIST)
+        text.missing_item(vm, item, "list", "index")
     return vm.const(position)
 
 

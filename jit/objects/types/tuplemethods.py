@@ -21,7 +21,7 @@ pure_methods(torch.Size)
 pure(torch.Size)
 
 for _name, _symbol in COMPARISONS.items():
-    models(getattr(tuple, _name))(comparison(_symbol, tuple))
+    models(*{getattr(tuple, _name), getattr(torch.Size, _name)})(comparison(_symbol, tuple))  # some builds of torch give Size its own
 
 
 @models(tuple)
@@ -111,7 +111,7 @@ class Hashed:
         return self.hash
 
 
-@models(tuple.__hash__)
+@models(*{tuple.__hash__, torch.Size.__hash__})
 def hash_tuple(vm: VM, self: TupleObject) -> Object:
     return vm.const(tuple.__hash__(tuple([Hashed(vm.observe(text.hash_(vm, item)).constant(vm)) for item in self.items(vm)])))
 
