@@ -57,6 +57,28 @@ def has_name(owner: Any) -> bool:
     raise AssertionError("no error")
 
 
+class Ending:
+    """An object that notes its end."""
+
+    def __init__(self, ended: list[Any]) -> None:
+        self.ended = ended
+
+    def __del__(self) -> None:
+        self.ended.append(self)
+
+
+def ends() -> list[int]:
+    """Which of two variables of a function, 1 or 2, ends first when it returns, and which then."""
+    ended: list[Any] = []
+
+    def with_variables() -> list[int]:
+        first, second = Ending(ended), Ending(ended)
+        return [id(first), id(second)]
+
+    order = with_variables()
+    return [order.index(id(ending)) + 1 for ending in ended]
+
+
 def closed() -> Any:
     """What `close()` of that generator returns."""
     generator: Any = answers_close()
@@ -72,6 +94,8 @@ REPR_OF_STORED = "1" in repr(Hidden([1]))
 """True if the repr of a set has its stored elements, even if its class has an `__iter__`."""
 CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type]
 """True if a classmethod asks the descriptor that it wraps for what the class binds to."""
+LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]
+"""True if a function that returns lets go of its variables from the last to the first."""
 NAMED_WITHOUT_DICT = has_name(object())
 """True if the error of setting or deleting an attribute of an object without `__dict__` has the attribute's name and the object."""
 NAMED_IN_DICT = has_name(has_name)
