@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -34,6 +35,25 @@ class Hidden(set[int]):
         return iter(())
 
 
+class Unreadable:
+    """Its `__iter__` can't be looked up."""
+
+    @property
+    def __iter__(self) -> Any:
+        raise ValueError
+
+
+def lookup_errors_pass() -> bool:
+    """Return whether iter() raises the error of looking up the `__iter__` of such an object, and not one of its own."""
+    try:
+        iter(Unreadable())
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    raise AssertionError("no error")
+
+
 def extended_with_itself() -> list[int]:
     """What is stored in a Doubled with the item 1 after it was extended with itself."""
     target = Doubled([1])
@@ -55,6 +75,20 @@ def has_name(owner: Any) -> bool:
     except AttributeError as error:
         return error.name is not None
     raise AssertionError("no error")
+
+
+class Deaf(defaultdict[int, int]):
+    """A defaultdict that doesn't store what is assigned."""
+
+    def __setitem__(self, key: int, value: int) -> None:
+        pass
+
+
+def stores_missing() -> bool:
+    """Return whether a Deaf stores a value that its factory makes."""
+    deaf = Deaf(int)
+    deaf[1]
+    return 1 in deaf
 
 
 class Ending:
@@ -92,6 +126,10 @@ EXTENDS_FROM_STORED = extended_with_itself() == [1, 1]
 """True if a list that is extended with itself takes its stored items, even if its class has an `__iter__`."""
 REPR_OF_STORED = "1" in repr(Hidden([1]))
 """True if the repr of a set has its stored elements, even if its class has an `__iter__`."""
+LOOKUP_ERRORS_PASS = lookup_errors_pass()
+"""True if comparisons and iter() ignore only AttributeErrors of looking up their methods; otherwise they ignore all exceptions."""
+MISSING_IS_STORED = stores_missing()
+"""True if a defaultdict stores what its factory makes as `dict.setdefault` does, even if its class has a `__setitem__`."""
 CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type]
 """True if a classmethod asks the descriptor that it wraps for what the class binds to."""
 LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]

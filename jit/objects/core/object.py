@@ -493,13 +493,18 @@ def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delive
 
 
 def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
-    """`call_special` for the slots that ignore exceptions of the lookup (comparisons, `__iter__`): a property that raises counts as no method."""
+    """`call_special` for the slots that ignore exceptions of the lookup (comparisons, `__iter__`): a property that raises counts as no method.
+
+    Newer versions of Python ignore only AttributeError.
+    """
     found = vm.raw_type_lookup(obj.cls, name)
     if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
         return call_special(vm, obj, name, *args)
     try:
         method = lookup_special(vm, obj, name)
-    except Raise:
+    except Raise as raised:
+        if differences.LOOKUP_ERRORS_PASS and not issubclass(raised.exc.cls, AttributeError):
+            raise
         return None
     return None if method is None else vm.observe(method).call(vm, list(args), {})
 

@@ -36,6 +36,10 @@ NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
 """True if the error of super() names the types of its arguments."""
 NAMES_MISSING_ITEM = said(lambda: [0].index(1)).startswith("1")
 """True if the errors of `index` and `remove` of lists and deques name the item that is missing."""
+NO_CONTAINER = said(lambda: ANYTHING in ANYTHING).partition("'int'")[2]
+"""The end of the text of the error of `in` for what is no container; the name of the type comes before it."""
+NAMES_ARGUMENT_OF_NOTE = "argument" in said(lambda: ValueError().add_note(ANYTHING))
+"""True if the error for a note that isn't a string speaks of an argument."""
 NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
 """The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
 NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE
