@@ -16,7 +16,19 @@ from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
-from framejit.objects.core.object import FOLDABLE, VM, NotConstant, Object, Raise, call_special, fold, generic_getattr, generic_setattr
+from framejit.objects.core.object import (
+    FOLDABLE,
+    VM,
+    NotConstant,
+    Object,
+    Raise,
+    call_special,
+    fold,
+    full_name,
+    generic_getattr,
+    generic_setattr,
+    wrong_result,
+)
 from framejit.program import classes
 
 
@@ -274,9 +286,11 @@ def ask_length(vm: VM, obj: Object) -> None:
     if found.value is NotImplemented:
         return
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__length_hint__ must be an integer, not {found.type_name}")
+        wrong_result(vm, obj, "__length_hint__", "an int", found, f"__length_hint__ must be an integer, not {found.type_name}")
     if found.constant(vm) < 0:
-        vm.raise_(ValueError, "__length_hint__() should return >= 0")
+        is_new = wording.NAMES_METHOD_IN_FULL
+        name = full_type_name(vm, obj)
+        vm.raise_(ValueError, f"{name}.__length_hint__() must return a non-negative int" if is_new else "__length_hint__() should return >= 0")
 
 
 def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
@@ -406,11 +420,8 @@ def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
 
 
 def full_type_name(vm: VM, obj: Object) -> str:
-    """The full name of a value's class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
-    cls = vm.observe(obj).cls
-    module = classes.module(cls)
-    is_yes = isinstance(module, str) and module not in ("builtins", "__main__")
-    return f"{module}.{classes.qualname(cls)}" if is_yes else classes.qualname(cls)
+    """The full name of a value's class, as newer messages of the interpreter have it."""
+    return full_name(vm.observe(obj).cls)
 
 
 def dict_key(vm: VM, key: Object) -> Any:

@@ -166,7 +166,7 @@ class Object:
         if found is not None:
             found = vm.observe(found)
             if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
-                vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
+                wrong_result(vm, self, "__iter__", "an iterator", found, f"iter() returned non-iterator of type '{found.type_name}'")
             return found
         by_number = vm.raw_type_lookup(self.cls, "__getitem__")
         if type(by_number) is WrapperDescriptorType:
@@ -199,7 +199,7 @@ class Object:
         if found is not None:
             found = vm.observe(found)
             if found.cls is not bool:
-                vm.raise_(TypeError, f"__bool__ should return bool, returned {found.type_name}")
+                wrong_result(vm, self, "__bool__", "a bool", found, f"__bool__ should return bool, returned {found.type_name}")
             return bool(found.constant(vm))
         if vm.raw_type_lookup(self.cls, "__len__") is not MISSING:
             return bool(Object.length(self, vm).constant(vm))
@@ -490,6 +490,19 @@ def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delive
     if method is None:
         return None
     return method.call_as_method(vm, obj, list(args), None, delivery)
+
+
+def wrong_result(vm: VM, obj: Object, method: str, wanted: str, found: Object, before: str) -> NoReturn:
+    """Raise the error for a special method of a value that has returned something of a wrong type. `before`: its text in earlier versions of Python."""
+    is_new = wording.NAMES_METHOD_IN_FULL
+    vm.raise_(TypeError, f"{full_name(obj.cls)}.{method}() must return {wanted}, not {full_name(found.cls)}" if is_new else before)
+
+
+def full_name(cls: type) -> str:
+    """The full name of a class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
+    module = classes.module(cls)
+    is_part = isinstance(module, str) and module not in ("builtins", "__main__")
+    return f"{module}.{classes.qualname(cls)}" if is_part else classes.qualname(cls)
 
 
 def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:

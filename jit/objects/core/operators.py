@@ -14,7 +14,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, differences, identities, wording
-from framejit.objects.core.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle
+from framejit.objects.core.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle, wrong_result
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.types.waitingtext import waits
 from framejit.program import classes
@@ -167,7 +167,7 @@ def index(vm: VM, obj: Object, complaint: Callable[[], str] | None = None) -> in
         vm.raise_(TypeError, complaint() if complaint is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
     found = vm.observe(found)
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
+        wrong_result(vm, obj, "__index__", "an int", found, f"__index__ returned non-int (type {found.type_name})")
     if found.cls is not int:
         vm.unsupported(breaks.UnsupportedOperation(f"an __index__ that returns a {classes.qualname(found.cls)}, of which CPython warns"))
     return int_value(vm, found)

@@ -40,6 +40,10 @@ NO_CONTAINER = said(lambda: ANYTHING in ANYTHING).partition("'int'")[2]
 """The end of the text of the error of `in` for what is no container; the name of the type comes before it."""
 NAMES_ARGUMENT_OF_NOTE = "argument" in said(lambda: ValueError().add_note(ANYTHING))
 """True if the error for a note that isn't a string speaks of an argument."""
+UNSURE: Any = type("Unsure", (), {"__bool__": lambda self: 5})()
+"""Its truth is no bool."""
+NAMES_METHOD_IN_FULL = "Unsure" in said(lambda: bool(UNSURE))
+"""True if the error for a special method that returns a value of a wrong type names the method's class."""
 NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
 """The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
 NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE
