@@ -130,7 +130,7 @@ LOOKUP_ERRORS_PASS = lookup_errors_pass()
 """True if comparisons and iter() ignore only AttributeErrors of looking up their methods; otherwise they ignore all exceptions."""
 MISSING_IS_STORED = stores_missing()
 """True if a defaultdict stores what its factory makes as `dict.setdefault` does, even if its class has a `__setitem__`."""
-CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type]
+CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type,comparison-overlap]
 """True if a classmethod asks the descriptor that it wraps for what the class binds to."""
 LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]
 """True if a function that returns lets go of its variables from the last to the first."""

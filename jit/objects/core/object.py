@@ -626,9 +626,14 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
     if value is not None:
         namespace.store(vm, name, value)
     elif not namespace.delete(vm, name):
-        is_named = differences.NAMED_IN_INSTANCE if classes.flags(obj.cls) & classes.HEAP_TYPE else differences.NAMED_IN_DICT
-        fields = {"name": name, "obj": obj} if is_named else {}
-        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", **fields)
+        nothing_to_delete(vm, obj, name)
+
+
+def nothing_to_delete(vm: VM, obj: Object, name: str) -> NoReturn:
+    """Raise the error for an attribute that is to be deleted from an object's `__dict__` and isn't there."""
+    is_named = differences.NAMED_IN_INSTANCE if classes.flags(obj.cls) & classes.HEAP_TYPE else differences.NAMED_IN_DICT
+    fields = {"name": name, "obj": obj} if is_named else {}
+    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", **fields)
 
 
 LOWEST_ADDRESS = 1 << 12
