@@ -203,7 +203,10 @@ ASKED_ELSEWHERE = {
         "driver.second_run",  # the driver knows no Objects: whether the arguments of a call can be copied
     },
     "is_distributed": {"backends.compile"},  # backends know no Objects: what torch keeps of layouts
-    "is_functorch_wrapped_tensor": {"graph.graph_inputs"},  # the memory of these is that of others, so it isn't compared
+    "is_functorch_wrapped_tensor": {
+        "graph.graph_inputs",  # the memory of these is that of others, so it isn't compared
+        "graph.fake_mode",  # torch makes their fakes of others
+    },
 }
 """Where it is asked whether a tensor is of one kind, besides the kind's own file."""
 KINDS_AT_HOME = {
@@ -389,7 +392,7 @@ def names_the_peer(node: ast.AST) -> bool:
 def test_the_peer_is_named_in_few_files_only():
     kinds = (ast.Constant, ast.Attribute, ast.Import, ast.ImportFrom)
     named = {module.short for module in MODULES if "_dynamo" in module.text and any(map(names_the_peer, module.nodes(*kinds)))}
-    assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
+    assert named <= {"graph.torch_sources", "torch_state.peer", *ECOSYSTEM}, named
 
 
 ECOSYSTEM = {"library.directives.declared", "library.directives.torch_directives", "backends.ecosystem", "driver.torch_stance"}
