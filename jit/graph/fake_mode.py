@@ -59,49 +59,58 @@ def make_fake_mode() -> FakeTensorMode:
         mode = FakeTensorMode(allow_non_fake_inputs=False)
     mode.fake_tensor_converter = TraceConverter(copy_data=mode.propagate_real_tensors)
     if not mode.propagate_real_tensors:
-        mode.__dict__["dispatch"] = Dispatch(mode)
+        mode.__dict__["_dispatch_impl"] = Dispatch(mode)
     return mode
 
 
 def begin_symbols(mode: FakeTensorMode, env: ShapeEnv) -> None:
     """Let fakes of a mode have symbols from now on, and torch run all operators on them."""
     mode.shape_env, mode.static_shapes = env, False
-    mode.__dict__.pop("dispatch", None)
+    mode.__dict__.pop("_dispatch_impl", None)
 
 
 class Dispatch:
-    """Runs operators on the fakes of a mode, in the place of the method `dispatch` of torch's class."""
+    """Runs operators on the fakes of a mode, in the place of the method `_dispatch_impl` of torch's class. torch's caches are around it."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = weakref.ref(mode)
 
-    def __call__(self, func: Any, types: Sequence[type], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None) -> object:
-        mode, kwargs = self._mode(), kwargs or {}
+    def __call__(self, func: Any, types: Sequence[type], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        mode = self._mode()
         assert mode is not None
+        if func in mode.lift_fns and len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+            return constant_of(mode, func(*args))
         if is_ordinary(func):
             leaves = list(leaves_of(args, kwargs))
             if are_ordinary(mode, func, leaves):
+                mode.invalidate_written_to_constants(func, [leaf for leaf in leaves if type(leaf) is FakeTensor], args, kwargs)
                 found = run(mode, func, args, kwargs, leaves)
                 if found is not NotImplemented:
                     return found
-        if func not in fake_tensor._DISPATCH_META_HANDLERS and func not in fake_tensor._DISPATCH_HANDLE_DIRECTLY:
-            peer.bring()
-        return FakeTensorMode.dispatch(mode, func, types, args, kwargs)
+        peer.bring()
+        return FakeTensorMode._dispatch_impl(mode, func, types, args, kwargs)  # type: ignore[arg-type]
+
+
+def constant_of(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
+    """The fake of a tensor that `torch.tensor` has made. If it is small, its data is known."""
+    if not mode.may_turn_const(tensor):
+        return mode.fake_tensor_converter.from_real_tensor(mode, tensor)
+    with no_dispatch():
+        copy = tensor.clone()
+    return mode.fake_tensor_converter.from_real_tensor(mode, copy, make_constant=True)
 
 
 def are_ordinary(mode: FakeTensorMode, func: OpOverload, leaves: Sequence[Any]) -> bool:
-    """Return whether an operator's arguments are fakes of a mode without known data, and constants."""
-    has_fake = False
-    for leaf in leaves:
-        if type(leaf) is FakeTensor:
-            has_fake = True
-            if leaf.fake_mode is not mode or leaf.constant is not None or leaf.layout is not torch.strided:
-                return False
-            if getattr(leaf, "dispatch_keys", None) is not None:  # it stands for a tensor of MKL-DNN
-                return False
-        elif type(leaf) not in ARGUMENTS:
+    """Return whether an operator's arguments are fakes of a mode, not all with known data, and constants."""
+    fakes = [leaf for leaf in leaves if type(leaf) is FakeTensor]
+    for fake in fakes:
+        if fake.fake_mode is not mode or fake.layout is not torch.strided:
             return False
-    return has_fake or bool(fake_impls._is_tensor_constructor(func))
+        if getattr(fake, "dispatch_keys", None) is not None:  # it stands for a tensor of MKL-DNN
+            return False
+    if any(type(leaf) not in ARGUMENTS for leaf in leaves if type(leaf) is not FakeTensor):
+        return False
+    return any(fake.constant is None for fake in fakes) if fakes else bool(fake_impls._is_tensor_constructor(func))
 
 
 def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[object]) -> Any:
@@ -114,6 +123,9 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
             found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:
                 return found
+    if has_own_meta(func):
+        with mode:
+            return func.prim_meta_impl(*args, **kwargs)
     for implementation in implementations_of(func):
         found = implementation(mode, func, *args, **kwargs)
         if found is not NotImplemented:
@@ -152,13 +164,17 @@ def leaves_of(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[
 
 @functools.cache
 def is_ordinary(func: Any) -> bool:
-    """Return whether this is an operator of ATen's that torch runs on fakes without special treatment: it isn't for `torch.tensor`, nor has someone registered
-    an implementation for fakes."""
-    if type(func) is not OpOverload or func.namespace != "aten" or func in FakeTensorMode.lift_fns:
+    """Return whether torch runs an operator on fakes without special treatment: it is one of ATen's, or of those that decompositions consist of."""
+    if type(func) is not OpOverload or func in FakeTensorMode.lift_fns:
         return False
-    if func in fake_tensor._DISPATCH_META_HANDLERS or func in fake_tensor._DISPATCH_HANDLE_DIRECTLY:
-        return False
-    return simple_registry.singleton.find(func.name()).fake_impl.kernel is None
+    if func.namespace == "aten":
+        return simple_registry.singleton.find(func.name()).fake_impl.kernel is None
+    return has_own_meta(func)
+
+
+def has_own_meta(func: OpOverload) -> bool:
+    """Return whether an operator that decompositions consist of says itself what its result is on fakes."""
+    return func.namespace == "prims" and hasattr(func, "prim_meta_impl") and not fake_impls.stride_incorrect_op(func)
 
 
 @functools.cache
@@ -184,9 +200,9 @@ class TraceConverter(FakeTensorConverter):
         """The fake of a real tensor, one for each."""
         if source is None:
             source, trace = UNNAMED, False
-        if shape_env is None and symbolic_context is None and not make_constant and is_dense(t):
+        if shape_env is None and symbolic_context is None:
             known: FakeTensor | None = self._get_memo(t)
-            made = self._fake_of_dense(fake_mode, t) if known is None else known
+            made = self._fake_of(fake_mode, t, t if make_constant else None) if known is None else known
             if made is not None:
                 return made
         peer.bring()
@@ -194,7 +210,20 @@ class TraceConverter(FakeTensorConverter):
             fake_mode, t, make_constant, shape_env, source=source, symbolic_context=symbolic_context, trace=trace
         )
 
-    def _fake_of_dense(self, mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor | None:
+    def _fake_of(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
+        """A new fake of a dense tensor, or of a view of one that autograd doesn't record. None for others."""
+        if not is_dense(tensor):
+            return None
+        base = tensor._base if tensor._is_view() else None
+        if base is None:
+            return self._fake_of_base(mode, tensor, constant)
+        if constant is not None or not is_dense(base) or base.dtype != tensor.dtype or base.requires_grad or tensor.requires_grad or base.is_inference():
+            return None
+        known: FakeTensor | None = self._get_memo(base)
+        whole = self._fake_of_base(mode, base, None) if known is None else known
+        return None if whole is None else self._fake_of_view(tensor, whole)
+
+    def _fake_of_base(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
         """A new fake of a tensor that lies at the beginning of its memory; None if it doesn't, or if it shares its memory with another that has a fake."""
         memory = self.meta_converter
         described = memory.describer.describe_tensor(tensor)
@@ -202,7 +231,8 @@ class TraceConverter(FakeTensorConverter):
         if storage is None or described.storage_offset != 0 or storage.id in memory.storage_memo:
             return None
         with torch.inference_mode(tensor.is_inference()), no_dispatch():
-            made = FakeTensor(mode, torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"), tensor.device)
+            elem = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+            made = FakeTensor(mode, elem, tensor.device, constant=constant)
         if tensor.requires_grad:
             made.requires_grad = True
             if not tensor.is_leaf:
@@ -214,14 +244,25 @@ class TraceConverter(FakeTensorConverter):
         if type(tensor) is torch.nn.Parameter:
             made._is_param = True
         memory.set_tensor_memo(described, made)
+        if constant is not None:
+            self.add_constant_storage_mapping(made)
         return made
+
+    def _fake_of_view(self, view: torch.Tensor, base: FakeTensor) -> FakeTensor:
+        """A new fake of a view without an autograd record, by the fake of its base."""
+        with torch.no_grad():
+            made: Any = base.as_strided(view.size(), view.stride(), view.storage_offset())
+        torch._C._autograd._set_creation_meta(made, torch._C._autograd._get_creation_meta(view))
+        made.fake_device = view.device
+        self.meta_converter.set_tensor_memo(self.meta_converter.describer.describe_tensor(view), made)
+        return made  # type: ignore[no-any-return]
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has nothing but data in its own memory, and maybe an autograd record."""
     if not any(type(tensor) is cls for cls in PLAIN_TENSORS) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
-    if tensor._is_view() or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
+    if tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
         return False
     if torch._is_functional_tensor(tensor) or peek_interpreter_stack() is not None or is_functorch_wrapped_tensor(tensor):
         return False
