@@ -110,7 +110,13 @@ def are_ordinary(mode: FakeTensorMode, func: OpOverload, leaves: Sequence[Any]) 
             return False
     if any(type(leaf) not in ARGUMENTS for leaf in leaves if type(leaf) is not FakeTensor):
         return False
-    return any(fake.constant is None for fake in fakes) if fakes else bool(fake_impls._is_tensor_constructor(func))
+    return any(fake.constant is None for fake in fakes) if fakes else not takes_tensors(func)
+
+
+@functools.cache
+def takes_tensors(func: OpOverload) -> bool:
+    """Return whether a tensor may be among an operator's arguments."""
+    return any(fake_impls.contains_tensor_types(argument.type) for argument in func._schema.arguments)
 
 
 def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[object]) -> Any:

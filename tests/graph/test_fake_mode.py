@@ -151,7 +151,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "changes": changing,
     "constants": with_constants,
     "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),
-    "convolution": lambda x: F.conv2d(x[None, None], x[None, None], padding=1),
+    "convolution": lambda x: (F.conv2d(x[None, None], x[None, None], padding=1), F.conv1d(x[None], x[None], padding=1)),
     "loss": lambda x: (F.cross_entropy(x, torch.tensor([0, 2])), F.mse_loss(x, x)),
     "composite": lambda x: F.interpolate(x[None], scale_factor=2.0),
 }
