@@ -7,6 +7,7 @@ own code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
@@ -133,7 +134,8 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
         with mode:
             return func.prim_meta_impl(*args, **kwargs)
     for implementation in implementations_of(func):
-        found = implementation(mode, func, *args, **kwargs)
+        with mode if consists_of_others(func) else contextlib.nullcontext():
+            found = implementation(mode, func, *args, **kwargs)
         if found is not NotImplemented:
             return found
     if not fake_impls.has_meta(func):
@@ -181,6 +183,13 @@ def is_ordinary(func: Any) -> bool:
 def has_own_meta(func: OpOverload) -> bool:
     """Return whether an operator that decompositions consist of says itself what its result is on fakes."""
     return func.namespace == "prims" and hasattr(func, "prim_meta_impl") and not fake_impls.stride_incorrect_op(func)
+
+
+@functools.cache
+def consists_of_others(func: OpOverload) -> bool:
+    """Return whether the implementation of an operator for fakes is made of other operators on them. Where a fake mode isn't on, such an operator looks first
+    whether a fake is a distributed tensor, and imports that class."""
+    return getattr(fake_impls.op_implementations_dict.get(func), "__module__", None) == "torch._refs"
 
 
 @functools.cache
@@ -256,7 +265,7 @@ class TraceConverter(FakeTensorConverter):
 
     def _fake_of_view(self, view: torch.Tensor, base: FakeTensor) -> FakeTensor:
         """A new fake of a view without an autograd record, by the fake of its base."""
-        with torch.no_grad():
+        with torch.no_grad(), base.fake_mode:
             made: Any = base.as_strided(view.size(), view.stride(), view.storage_offset())
         torch._C._autograd._set_creation_meta(made, torch._C._autograd._get_creation_meta(view))
         made.fake_device = view.device
