@@ -170,7 +170,6 @@ def leaves_of(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[
             yield arg
 
 
-@functools.cache
 def is_ordinary(func: Any) -> bool:
     """Return whether torch runs an operator on fakes without special treatment: it is one of ATen's, or of those that decompositions consist of."""
     if type(func) is not OpOverload or func in FakeTensorMode.lift_fns:
@@ -185,17 +184,15 @@ def has_own_meta(func: OpOverload) -> bool:
     return func.namespace == "prims" and hasattr(func, "prim_meta_impl") and not fake_impls.stride_incorrect_op(func)
 
 
-@functools.cache
 def consists_of_others(func: OpOverload) -> bool:
     """Return whether the implementation of an operator for fakes is made of other operators on them. Where a fake mode isn't on, such an operator looks first
     whether a fake is a distributed tensor, and imports that class."""
     return getattr(fake_impls.op_implementations_dict.get(func), "__module__", None) == "torch._refs"
 
 
-@functools.cache
-def implementations_of(func: OpOverload) -> tuple[Callable[..., Any], ...]:
+def implementations_of(func: OpOverload) -> Iterator[Callable[..., Any]]:
     """torch's implementations of an operator for fakes."""
-    return tuple([implementation for concerns, implementation in fake_impls.op_implementations_checks if concerns(func)])
+    return (implementation for concerns, implementation in fake_impls.op_implementations_checks if concerns(func))
 
 
 class TraceConverter(FakeTensorConverter):
