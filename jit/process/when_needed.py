@@ -47,14 +47,25 @@ def when_needed(name: str) -> Any:
 
 
 def is_loaded(name: str) -> bool:
-    """Return whether a module has been imported, by anyone."""
-    module = sys.modules.get(name)
-    return module is not None and not getattr(module.__spec__, "_initializing", False)
+    """Return whether a module has been imported, by anyone, to its end."""
+    return sys.modules.get(name) is not None and not is_being_imported(name)
+
+
+def is_being_imported(name: str) -> bool:
+    """Return whether the import of a module has begun and not ended."""
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
 
 
 def load(name: str) -> ModuleType:
-    """Import a module on a separate thread, and return it. Raises what the import raises."""
-    if not is_loaded(name) and not isinstance(threading.current_thread(), Loader):
+    """Import a module on a separate thread, and return it. Raises what the import raises.
+
+    If its import, or that of a package that it is in, has begun and not ended, it is imported on this thread, which may be the one that waits for the end.
+    """
+    if is_loaded(name):
+        return sys.modules[name]
+    parts = name.split(".")
+    begun = any(is_being_imported(".".join(parts[:count])) for count in range(1, len(parts) + 1))
+    if not begun and not isinstance(threading.current_thread(), Loader):
         loader = Loader(name)
         loader.start()
         loader.join()

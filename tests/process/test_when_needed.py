@@ -83,6 +83,12 @@ def test_a_module_that_is_still_being_imported_is_not_loaded(module: Any) -> Non
     assert when_needed(NAME).seen is False
 
 
+def test_a_module_that_needs_itself_gets_what_there_is(module: Any) -> None:
+    """Another thread would wait for the lock of the one that waits for it."""
+    module(f"value = 1\nfrom framejit.process.when_needed import when_needed\nseen = when_needed('{NAME}').value")
+    assert __import__(NAME).seen == 1
+
+
 def test_the_collector_is_off_meanwhile(module: Any) -> None:
     module("import gc\non = gc.isenabled()")
     assert gc.isenabled()
