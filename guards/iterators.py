@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 from collections.abc import Sequence
 from typing import Any
@@ -46,6 +47,10 @@ def upcoming(iterator: Any) -> Sequence[Any]:
     return family.__getitem__(sequence, slice(index, None))  # type: ignore[index,no-any-return]
 
 
+MAPPINGS = (dict, getattr(builtins, "frozendict", dict))
+"""What DICT_ITERATORS iterate over."""
+
+
 def field(iterator: Any, name: str) -> tuple[Any, ...]:
     """A tuple of one item, a field of an iterator. The tuple is empty if there is no such field, or the field is empty.
 
@@ -58,7 +63,7 @@ def field(iterator: Any, name: str) -> tuple[Any, ...]:
         return () if value is Unset else (value,)
     over = gc.get_referents(iterator)[:1] if cls in OVER_SEQUENCES and cls is not RANGE_ITERATOR else []
     if cls in DICT_ITERATORS:
-        over = [mapping for mapping in over if issubclass(type(mapping), dict)]
+        over = [mapping for mapping in over if issubclass(type(mapping), MAPPINGS)]
         if name == "intact":
             return tuple(keeps_size(iterator) for _ in over)
     return tuple(over) if name == "sequence" else ()

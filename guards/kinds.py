@@ -354,19 +354,47 @@ class InOrderOfDict(Guard):
         return f"so many: {dict.__len__(value)}" if issubclass(type(value), OrderedDict) else super().found(value, call)
 
 
-@dataclass(frozen=True, eq=False)
-class SetEquals(Guard):
-    """A set or frozenset has exactly these (constant) elements, in this order of iteration."""
+def not_kept_alive(element: Any) -> Any:
+    """A weak reference to an element of a set that is compared by identity; another element itself."""
+    reference = Reference(element)
+    return element if reference.weak is None or type(element) is frozenset else reference
 
-    elements: tuple[Any, ...]
+
+def is_element(element: Any, part: Any) -> bool:
+    """Return whether an element is the one that `not_kept_alive` gave `part` for."""
+    return element is part.get() if type(part) is Reference else same_constant(element, part)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SetEquals(Guard):
+    """A set or frozenset has exactly these elements, in this order of iteration. They are constants, or objects that are compared by identity (classes,
+    functions), which the guard doesn't keep alive."""
+
+    references: tuple[Any, ...]
     leaf: ClassVar[str] = "set_equals"
-    compared: ClassVar[str] = "elements"
     cost: ClassVar[int] = 3
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "pass a set with the same elements on every call, made in the same way"
 
+    def __init__(self, source: Source, line: UserLine | None, elements: tuple[Any, ...]) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "line", line)
+        object.__setattr__(self, "references", tuple(map(not_kept_alive, elements)))
+
+    @property
+    def elements(self) -> tuple[Any, ...]:
+        """The elements, MISSING in the place of one that is gone."""
+        return tuple([part.get() if type(part) is Reference else part for part in self.references])
+
+    def native(self) -> Any:
+        found = self.elements
+        return MISSING if any(element is MISSING for element in found) else found
+
+    def key(self) -> Any:
+        return exact_key(tuple([part.address if type(part) is Reference else (part,) for part in self.references]))
+
     def check(self, value: Any, call: Call) -> bool:
-        return issubclass(type(value), (set, frozenset)) and same_constant(tuple(in_order(value)), self.elements)
+        return issubclass(type(value), (set, frozenset)) and len(value) == len(self.references) and all(map(is_element, in_order(value), self.references))
 
     def expected(self) -> str:
         return f"has the elements {constant(self.elements):.100}"

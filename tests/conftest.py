@@ -74,7 +74,7 @@ def runs_with_both(request: pytest.FixtureRequest, name: str) -> bool:
         names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
         if "backend" in (names := [text.strip() for text in names]):
             rows = [getattr(row, "values", row) for row in mark.args[1]]  # of a pytest.param, its values
-            return name in ([row if isinstance(row, str) else row[names.index("backend")] for row in rows])
+            return name in ([row[names.index("backend")] if isinstance(row, (tuple, list)) else row for row in rows])
     return False
 
 

@@ -76,13 +76,40 @@ static bool has_keys(PyObject *dict, PyObject *keys) {
     return true;
 }
 
+/* Reads a tuple of elements: a constant is held itself, and what is compared by identity by a weak reference, which stands for it in the leaf's tuple. */
+static bool read_elements(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    if (!PyTuple_CheckExact(payload)) return read_tuple(tree, leaf, payload);
+    const Py_ssize_t size = PyTuple_GET_SIZE(payload);
+    PyObject *held = PyTuple_New(size);
+    if (held == nullptr) return false;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *element = PyTuple_GET_ITEM(payload, i);
+        int32_t index = 0;
+        if (!is_immutable_constant(element)) {
+            if (hold(tree, element, true, &index) == nullptr) {
+                Py_DECREF(held);
+                return false;
+            }
+            element = tree.held[index];
+        }
+        PyTuple_SET_ITEM(held, i, Py_NewRef(element));
+    }
+    const bool read = read_constant(tree, leaf, held);
+    Py_DECREF(held);
+    return read;
+}
+
+static bool is_element(PyObject *element, PyObject *expected) {
+    return PyWeakref_CheckRefExact(expected) ? FJ_Weakref_Object(expected) == element : same_constant(element, expected);
+}
+
 /* Exactly these elements, in this order of iteration. */
 static bool has_elements(PyObject *set, PyObject *elements) {
     if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(elements)) return false;
     Py_ssize_t position = 0, count = 0;
     PyObject *element;
     while (FJ_Set_Next(set, &position, &element)) {
-        if (!same_constant(element, PyTuple_GET_ITEM(elements, count++))) return false;
+        if (!is_element(element, PyTuple_GET_ITEM(elements, count++))) return false;
     }
     return true;
 }
@@ -165,7 +192,7 @@ static const Registered<LeafKind> in_order_of_dict({
 
 static const Registered<LeafKind> set_equals({
     .name = "set_equals",
-    .read = read_tuple,
+    .read = read_elements,
     .holds = [](const Leaf &leaf, PyObject *value) { return has_elements(value, leaf.object); },
 });
 

@@ -136,7 +136,7 @@ def plan(trace: FinishedTrace) -> Plan:
             elif kind is StepKind.SOURCE:
                 captures.setdefault(id(payload), payload)
                 source_uses[id(payload)] = source_uses.get(id(payload), 0) + 1
-    # A tuple lets go of its items from the last to the first, a frame of its variables from the first to the last.
+    # A tuple lets go of its items from the last to the first.
     for source in reversed(trace.held):
         captures.pop(id(source), None)
         captures[id(source)] = source

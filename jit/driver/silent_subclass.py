@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from types import MemberDescriptorType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from framejit.errors import BadArgument
 from framejit.program import classes
@@ -17,6 +17,16 @@ class Blank:
     """A base class without fields."""
 
     __slots__ = ()
+
+
+class BlankGeneric(Generic[TypeVar("T")]):  # type: ignore[misc]
+    """A base class without fields below `typing.Generic`: from Python 3.15 on, no class defined in Python
+    has the layout of Generic, but for its own subclasses."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Record no type parameters, as Generic would."""
 
 
 def silent_subclass(cls: type, namespace: dict[str, Any]) -> type:
@@ -43,7 +53,8 @@ def type_below(cls: type, steps: list[type], namespace: dict[str, Any]) -> type:
     compatible_for_assignment); if `abc.ABC` or a class with `__slots__` comes first, that is the base. So each class that adds fields gets a twin, which
     then becomes a subclass of the base of the class that it imitates. Raises TypeError if a twin isn't similar enough.
     """
-    twins: list[Any] = [object if _base(steps[0]) is object else Blank]
+    base = _base(steps[0])
+    twins: list[Any] = [object if base is object else BlankGeneric if Generic in classes.mro(base) else Blank]
     for step in steps:
         twins.append(type(classes.name(step), (twins[-1],), {"__slots__": fields_of(step)}))
     made: Any = type.__new__(type(cls), classes.name(cls), (twins[-1],), namespace)

@@ -9,4 +9,13 @@ from typing import Any
 def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any]) -> None:
     """collections._count_elements, which Counter uses."""
     for element in iterable:
-        mapping[element] = mapping.get(element, 0) + 1
+        try:
+            count = mapping.get(element, 0)
+        except TypeError as raised:
+            error = raised
+            break
+        mapping[element] = count + 1
+    else:
+        return
+    hash(element)  # C code calls it first: its error doesn't mention a dict
+    raise error

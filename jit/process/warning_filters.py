@@ -18,10 +18,12 @@ _threads: Counter[int] = Counter()
 """The threads that are inside `version_kept`, and how often."""
 _real: Any = None
 _module: Any = warnings
+MUTATED = "_filters_mutated_lock_held" if hasattr(warnings, "_filters_mutated_lock_held") else "_filters_mutated"
+"""The function of the module that is called after each change of the filters."""
 
 
 def _mutated() -> None:
-    """In place of `warnings._filters_mutated`: changes by threads that are about the program's work count."""
+    """In place of the function that MUTATED names: changes by threads that are about the program's work count."""
     if threading.get_ident() not in _threads:
         _real()
 
@@ -33,7 +35,8 @@ def version_kept() -> Iterator[None]:
     thread = threading.get_ident()
     with _lock:
         if not _threads:
-            _real, _module._filters_mutated = _module._filters_mutated, _mutated
+            _real = getattr(_module, MUTATED)
+            setattr(_module, MUTATED, _mutated)
         _threads[thread] += 1
     try:
         yield
@@ -43,4 +46,4 @@ def version_kept() -> Iterator[None]:
             if not _threads[thread]:
                 del _threads[thread]
             if not _threads:
-                _module._filters_mutated = _real
+                setattr(_module, MUTATED, _real)

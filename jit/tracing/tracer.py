@@ -41,7 +41,7 @@ from framejit.guards.source import (
     Source,
     UserLine,
 )
-from framejit.objects.core import build, identities
+from framejit.objects.core import build, differences, identities
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import held
 from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle, unhashable
@@ -260,8 +260,19 @@ class Tracer:
             self.unsupported(breaks.RunsAtEnd(f"a generator of {generator.gi_code.co_qualname}"))
 
     def held_arguments(self) -> list[Source]:
-        """The sources of values that the replacement code must keep alive until it ends: those that a resumed frame had when it was resumed."""
-        return [source for slot in self.call_sources()[1:] for source in held(self._wrapped[slot])] if self.resumed else []
+        """The sources of values that the replacement code must keep alive until it ends: those that a resumed frame had when it was resumed.
+
+        What the variables of the outermost frame no longer hold comes first, and then what they hold, in the order in which CPython lets go of variables.
+        """
+        if not self.resumed:
+            return []
+        assert self.root is not None
+        slots = {id(settle(value)): slot for slot, value in enumerate(self.root.locals) if value is not None}
+        values = [part for source in self.call_sources()[1:] for part in held(self._wrapped[source])]
+        values.sort(key=lambda value: slots.get(id(value), -1))
+        if differences.LAST_VARIABLE_ENDS_FIRST:
+            values = [value for value in values if id(value) not in slots] + [value for value in reversed(values) if id(value) in slots]
+        return [value.source for value in values if value.source is not None]
 
     def note_handlers(self) -> bool:
         """An operation enters the graph, whose exceptions come late. Return whether the program has a handler for these, or

@@ -33,7 +33,7 @@ def most_faults(run):
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="a tracer has frames of its own")
 def test_no_chunk_is_mapped_again_and_again():
-    assert most_faults(calls_leaf) >= 1000
+    assert (most_faults(calls_leaf) >= 1000) == (sys.version_info < (3, 14))  # from then on, CPython keeps one chunk to use it again
     assert most_faults(lambda depth: with_room(calls_leaf, depth)) < 500
 
 

@@ -220,6 +220,22 @@ def test_set_equals(elements: frozenset[Any], value: Any) -> None:
     assert agrees(one(SetEquals, tuple(elements)), elements)
 
 
+def test_set_equals_by_identity() -> None:
+    class Similar(type):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("a guard calls no code of the program")
+
+        __hash__ = type.__hash__
+
+    made = Similar("Made", (), {})
+    for elements in ({int, str}, {made}, {len, made, 3}, {(1, 2), int}):
+        assert agrees(one(SetEquals, tuple(elements)), elements)
+        assert agrees(one(SetEquals, tuple(elements)), set(elements)) or len(elements) > 1
+        assert not agrees(one(SetEquals, tuple(elements)), {*elements, float})
+    assert not agrees(one(SetEquals, (made,)), {Similar("Made", (), {})})
+    assert not agrees(one(SetEquals, (int,)), {3}) and not agrees(one(SetEquals, (3,)), {int})
+
+
 def test_sets_are_told_apart_by_their_order() -> None:
     one_way, other_way = {8, 0}, {0}
     other_way.add(8)

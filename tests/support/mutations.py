@@ -128,6 +128,18 @@ def closed(given):
 
 
 @kind
+def annotations_of_a_function(given):
+    def inner():
+        pass
+
+    def change():
+        inner.__annotations__["n"] = inner.__annotations__.get("n", 1.0) + 1
+        return inner.__annotations__["n"]
+
+    return change, lambda: dict(inner.__annotations__)
+
+
+@kind
 def looped(given):
     g = numbers()
 

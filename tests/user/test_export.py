@@ -14,6 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import framejit
 from tools.libraries import transformers
 
+pytestmark = pytest.mark.only_eager("an exported graph is the one that is captured for the backend eager")
+
 
 class Model(nn.Module):
     def __init__(self):

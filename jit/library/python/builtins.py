@@ -13,7 +13,7 @@ from framejit.guards.source import MISSING
 from framejit.library.python.codecs import check_codec
 from framejit.objects.core import abstract, operators, text
 from framejit.objects.core.finalizers import guard_address
-from framejit.objects.core.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
+from framejit.objects.core.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold, wrong_result
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.numbers.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded, rounded_to, total_of
@@ -339,7 +339,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         if found is not None:
             found = vm.observe(found)
             if name != "__trunc__" and not issubclass(found.cls, int):
-                vm.raise_(TypeError, f"{name} returned non-int (type {found.type_name})")
+                wrong_result(vm, obj, name, "an int", found, f"{name} returned non-int (type {found.type_name})")
             if found.cls is not int or name == "__trunc__":
                 vm.unsupported(breaks.UnsupportedOperation(f"int() of a {classes.qualname(obj.cls)}, of whose {name} CPython warns"))
             return found
@@ -363,7 +363,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     if found is not None:
         found = vm.observe(found)
         if not issubclass(found.cls, float):
-            vm.raise_(TypeError, f"{obj.type_name}.__float__ returned non-float (type {found.type_name})")
+            wrong_result(vm, obj, "__float__", "a float", found, f"{obj.type_name}.__float__ returned non-float (type {found.type_name})")
         if found.cls is not float:
             vm.unsupported(breaks.UnsupportedOperation(f"float() of a {classes.qualname(obj.cls)}, of whose __float__ CPython warns"))
         return found

@@ -5,15 +5,16 @@ from __future__ import annotations
 import builtins
 import collections
 import collections.abc
+import types
 import typing
 
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure, wraps
 from framejit.objects.types.typeobject import AliasObject
 
-for _module in (builtins, collections):
+for _module in (builtins, collections, types):
     for _cls in vars(_module).values():
-        if isinstance(_cls, type) and "__class_getitem__" in vars(_cls):
+        if isinstance(_cls, type) and type(vars(_cls).get("__class_getitem__")) is types.ClassMethodDescriptorType:
             pure(vars(_cls)["__class_getitem__"])
 
 

@@ -20,6 +20,10 @@ def give(message: str, category: type[Warning], namespace: dict[str, Any], filen
     warnings.warn_explicit(message, category, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
+MODULES = ("warnings", "_py_warnings")
+"""Where Python's own function that shows warnings is defined."""
+RECORDED_IN_CONTEXTS = bool(getattr(sys.flags, "context_aware_warnings", False))
+"""True if `catch_warnings` changes the context of its thread, and not the module (an option of Python 3.14 and later)."""
 SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarning_orig"))
 """Functions of the module that a program may replace, and the names under which it keeps its own."""
 
@@ -34,9 +38,9 @@ def is_only_printed(vm: VM) -> bool:
         return vm.observe(namespace.lookup(vm, name) or vm.const(None))
 
     printer = attribute("_showwarnmsg_impl")
-    its_own = printer.cls is FunctionType and (printer.value.__module__, printer.value.__qualname__) == (warnings.__name__, "_showwarnmsg_impl")
+    its_own = printer.cls is FunctionType and printer.value.__module__ in MODULES and printer.value.__qualname__ == "_showwarnmsg_impl"
     is_pythons = all(attribute(name).value is attribute(original).value for name, original in SHOWN_BY)
-    return its_own and is_pythons and not vm.effects.is_mutated(attribute("filters"))
+    return its_own and is_pythons and not RECORDED_IN_CONTEXTS and not vm.effects.is_mutated(attribute("filters"))
 
 
 def may_raise() -> bool:

@@ -14,9 +14,21 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import wording
+from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
-from framejit.objects.core.object import FOLDABLE, VM, NotConstant, Object, Raise, call_special, fold, generic_getattr, generic_setattr
+from framejit.objects.core.object import (
+    FOLDABLE,
+    VM,
+    NotConstant,
+    Object,
+    Raise,
+    call_special,
+    fold,
+    full_name,
+    generic_getattr,
+    generic_setattr,
+    wrong_result,
+)
 from framejit.program import classes
 
 
@@ -228,8 +240,13 @@ def drain(vm: VM, iterator: Object) -> list[Object]:
     return list(steps(vm, iterator))
 
 
+def tuple_of(vm: VM, obj: Object) -> list[Object]:
+    """All items, for a tuple: PySequence_Tuple."""
+    return list_of(vm, obj) if differences.TUPLES_ASK_LENGTHS else iterate(vm, obj)
+
+
 def list_of(vm: VM, obj: Object) -> list[Object]:
-    """All items, for a list or tuple: PySequence_List, which asks for the number of items beforehand."""
+    """All items, for a list: PySequence_List, which asks for the number of items beforehand."""
     obj = vm.observe(obj)
     iterator = iter_(vm, obj)
     ask_length(vm, obj)
@@ -269,9 +286,11 @@ def ask_length(vm: VM, obj: Object) -> None:
     if found.value is NotImplemented:
         return
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__length_hint__ must be an integer, not {found.type_name}")
+        wrong_result(vm, obj, "__length_hint__", "an int", found, f"__length_hint__ must be an integer, not {found.type_name}")
     if found.constant(vm) < 0:
-        vm.raise_(ValueError, "__length_hint__() should return >= 0")
+        is_new = wording.NAMES_METHOD_IN_FULL
+        name = full_type_name(vm, obj)
+        vm.raise_(ValueError, f"{name}.__length_hint__() must return a non-negative int" if is_new else "__length_hint__() should return >= 0")
 
 
 def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
@@ -401,11 +420,31 @@ def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
 
 
 def full_type_name(vm: VM, obj: Object) -> str:
-    """The full name of a value's class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
-    cls = vm.observe(obj).cls
-    module = classes.module(cls)
-    is_yes = isinstance(module, str) and module not in ("builtins", "__main__")
-    return f"{module}.{classes.qualname(cls)}" if is_yes else classes.qualname(cls)
+    """The full name of a value's class, as newer messages of the interpreter have it."""
+    return full_name(vm.observe(obj).cls)
+
+
+def dict_key(vm: VM, key: Object) -> Any:
+    """The hash key of a value that the program uses as a key of a dict."""
+    return hash_key_as(vm, key, "dict key")
+
+
+def set_element(vm: VM, item: Object) -> Any:
+    """The hash key of a value that the program uses as an element of a set."""
+    return hash_key_as(vm, item, "set element")
+
+
+def hash_key_as(vm: VM, value: Object, use: str) -> Any:
+    """The hash key of a value; some versions say in the error what an unhashable value was to be."""
+    value = vm.observe(value)
+    try:
+        return value.hash_key(vm)
+    except Raise as raised:
+        if not wording.NAMES_USE_OF_HASH or raised.exc.cls is not TypeError:
+            raise
+        exception: Any = raised.exc
+        text = exception.args[0].constant(vm)
+    vm.raise_(TypeError, f"cannot use '{full_type_name(vm, value)}' as a {use} ({text})")
 
 
 def type_name(vm: VM, obj: Object) -> str:

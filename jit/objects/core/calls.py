@@ -16,7 +16,7 @@ def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None, deliv
     args = vm.observe(args)
     if not is_iterable(vm, args):  # check_args_iterable
         vm.raise_(TypeError, f"{function_text(vm, function)} argument after * must be an iterable, not {classes.name(args.cls)}")
-    positional = abstract.list_of(vm, args)
+    positional = abstract.tuple_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:
         for key, value in keyword_items(vm, kwargs):

@@ -13,7 +13,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING
 from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
@@ -67,14 +67,14 @@ def outlives_reads(value: Object) -> bool:
     return False
 
 
-def held(value: Object) -> Iterator[Source]:
-    """The sources of the parts of a resumed state that the frame's code keeps alive until it ends: those whose end isn't silent."""
+def held(value: Object) -> Iterator[Object]:
+    """The parts of a resumed state, values from outside, that the frame's code keeps alive until it ends: those whose end isn't silent."""
     value = settle(value)
     if isinstance(value, TupleObject) and value.cls is tuple and value.elements is not None:
         for element in value.elements:
             yield from held(element)
     elif value.source is not None and not ends_silently(value.cls):
-        yield value.source
+        yield value
 
 
 def holds_visible_end(value: Any) -> bool:

@@ -22,7 +22,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import IsMissing, TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
-from framejit.objects.core import wording
+from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.vm import Classes, CodeWriter, Record, Running, Stopping, Values
@@ -166,7 +166,7 @@ class Object:
         if found is not None:
             found = vm.observe(found)
             if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
-                vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
+                wrong_result(vm, self, "__iter__", "an iterator", found, f"iter() returned non-iterator of type '{found.type_name}'")
             return found
         by_number = vm.raw_type_lookup(self.cls, "__getitem__")
         if type(by_number) is WrapperDescriptorType:
@@ -199,7 +199,7 @@ class Object:
         if found is not None:
             found = vm.observe(found)
             if found.cls is not bool:
-                vm.raise_(TypeError, f"__bool__ should return bool, returned {found.type_name}")
+                wrong_result(vm, self, "__bool__", "a bool", found, f"__bool__ should return bool, returned {found.type_name}")
             return bool(found.constant(vm))
         if vm.raw_type_lookup(self.cls, "__len__") is not MISSING:
             return bool(Object.length(self, vm).constant(vm))
@@ -492,14 +492,32 @@ def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delive
     return method.call_as_method(vm, obj, list(args), None, delivery)
 
 
+def wrong_result(vm: VM, obj: Object, method: str, wanted: str, found: Object, before: str) -> NoReturn:
+    """Raise the error for a special method of a value that has returned something of a wrong type. `before`: its text in earlier versions of Python."""
+    is_new = wording.NAMES_METHOD_IN_FULL
+    vm.raise_(TypeError, f"{full_name(obj.cls)}.{method}() must return {wanted}, not {full_name(found.cls)}" if is_new else before)
+
+
+def full_name(cls: type) -> str:
+    """The full name of a class, as newer messages of the interpreter have it (Objects/typeobject.c: PyType_GetFullyQualifiedName)."""
+    module = classes.module(cls)
+    is_part = isinstance(module, str) and module not in ("builtins", "__main__")
+    return f"{module}.{classes.qualname(cls)}" if is_part else classes.qualname(cls)
+
+
 def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
-    """`call_special` for the slots that ignore exceptions of the lookup (comparisons, `__iter__`): a property that raises counts as no method."""
+    """`call_special` for the slots that ignore exceptions of the lookup (comparisons, `__iter__`): a property that raises counts as no method.
+
+    Newer versions of Python ignore only AttributeError.
+    """
     found = vm.raw_type_lookup(obj.cls, name)
     if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
         return call_special(vm, obj, name, *args)
     try:
         method = lookup_special(vm, obj, name)
-    except Raise:
+    except Raise as raised:
+        if differences.LOOKUP_ERRORS_PASS and not issubclass(raised.exc.cls, AttributeError):
+            raise
         return None
     return None if method is None else vm.observe(method).call(vm, list(args), {})
 
@@ -579,9 +597,7 @@ def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
 
 
 def unhashable(vm: VM, name: str) -> NoReturn:
-    """Raise the error for a key or element that can't be hashed. If its text says how the value was used, the real operation finds the words."""
-    if wording.NAMES_USE_OF_HASH:
-        vm.unsupported(breaks.UnsupportedOperation(f"hashing a value of the unhashable type {name}"))
+    """Raise the error of hash() for a value of an unhashable type."""
     vm.raise_(TypeError, f"unhashable type: '{name}'")
 
 
@@ -605,11 +621,19 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
     if namespace is None:
         kind = "has no attribute" if found is None else "attribute"
         tail = wording.NO_DICT if found is None else " is read-only"
-        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
+        fields = {"name": name, "obj": obj} if found is None and differences.NAMED_WITHOUT_DICT else {}
+        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}", **fields)
     if value is not None:
         namespace.store(vm, name, value)
     elif not namespace.delete(vm, name):
-        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
+        nothing_to_delete(vm, obj, name)
+
+
+def nothing_to_delete(vm: VM, obj: Object, name: str) -> NoReturn:
+    """Raise the error for an attribute that is to be deleted from an object's `__dict__` and isn't there."""
+    is_named = differences.NAMED_IN_INSTANCE if classes.flags(obj.cls) & classes.HEAP_TYPE else differences.NAMED_IN_DICT
+    fields = {"name": name, "obj": obj} if is_named else {}
+    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", **fields)
 
 
 LOWEST_ADDRESS = 1 << 12

@@ -13,8 +13,8 @@ from typing import Any
 from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract, identities
-from framejit.objects.core.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle
+from framejit.objects.core import abstract, differences, identities, wording
+from framejit.objects.core.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle, wrong_result
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.types.waitingtext import waits
 from framejit.program import classes
@@ -167,7 +167,7 @@ def index(vm: VM, obj: Object, complaint: Callable[[], str] | None = None) -> in
         vm.raise_(TypeError, complaint() if complaint is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
     found = vm.observe(found)
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
+        wrong_result(vm, obj, "__index__", "an int", found, f"__index__ returned non-int (type {found.type_name})")
     if found.cls is not int:
         vm.unsupported(breaks.UnsupportedOperation(f"an __index__ that returns a {classes.qualname(found.cls)}, of which CPython warns"))
     return int_value(vm, found)
@@ -294,14 +294,14 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
         return fold(vm, operator.contains, container.constant(vm), item.constant(vm))
     if vm.raw_type_lookup(container.cls, "__contains__") is None:
         vm.raise_(TypeError, f"'{container.type_name}' object is not a container")
-    found = call_special(vm, container, "__contains__", item)
+    found = (call_found_special if differences.LOOKUP_ERRORS_PASS else call_special)(vm, container, "__contains__", item)
     if found is not None:
         return vm.const(abstract.truth(vm, found))
     try:
         iterator = abstract.iter_(vm, container)
     except Raise as raised:
         if issubclass(raised.exc.cls, TypeError):
-            vm.raise_(TypeError, f"argument of type '{container.type_name}' is not iterable")
+            vm.raise_(TypeError, f"argument of type '{container.type_name}'{wording.NO_CONTAINER}")
         raise
     while (element := abstract.next_(vm, iterator)) is not None:
         if equal(vm, element, item):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
+from framejit.objects.core import wording
+from framejit.objects.core.object import FOLDABLE, VM, Object, call_found_special, call_special, fold, wrong_result
 from framejit.objects.types import waitingtext
 from framejit.program.naming import LONG
 
@@ -32,7 +33,7 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
         return fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
     found = call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
     assert found is not None
-    return checked_text(vm, found, "__format__ must return a str, not {}")
+    return checked_text(vm, obj, "__format__", found, "__format__ must return a str, not {}")
 
 
 def str_(vm: VM, obj: Object) -> Object:
@@ -69,7 +70,7 @@ def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Obje
     found = (call_found_special if special == "__repr__" else call_special)(vm, obj, special)
     if found is None:
         vm.unsupported(breaks.UnsupportedOperation("the repr() of an object whose __repr__ raises where it is looked up, with its address"))
-    return checked_text(vm, found, f"{special} returned non-string (type {{}})")
+    return checked_text(vm, obj, special, found, f"{special} returned non-string (type {{}})")
 
 
 SHORTEST_LIMIT = 640
@@ -82,11 +83,11 @@ def reject_long(vm: VM, obj: Object) -> None:
         vm.unsupported(breaks.UnsupportedOperation(f"an int of {obj.value.bit_length()} bits as text, of which there is a limit that may change"))
 
 
-def checked_text(vm: VM, found: Object, complaint: str) -> Object:
-    """The result of a special method, which must be a str."""
+def checked_text(vm: VM, obj: Object, special: str, found: Object, complaint: str) -> Object:
+    """The result of a special method of a value, which must be a str."""
     found = vm.observe(found)
     if not issubclass(found.cls, str):
-        vm.raise_(TypeError, complaint.format(found.type_name))
+        wrong_result(vm, obj, special, "a str", found, complaint.format(found.type_name))
     return found
 
 
@@ -131,6 +132,11 @@ def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list
         return vm.const(brackets[0] + ", ".join(parts()) + brackets[-1])
     finally:
         RENDERING.active.pop()
+
+
+def missing_item(vm: VM, item: Object, container: str, method: str) -> NoReturn:
+    """Raise the error for an item that a method of a container (a list, a deque) has not found."""
+    vm.raise_(ValueError, f"{real_repr(vm, item)} is not in {container}" if wording.NAMES_MISSING_ITEM else f"{container}.{method}(x): x not in {container}")
 
 
 def real_repr(vm: VM, obj: Object) -> str:

@@ -34,9 +34,20 @@ NOT_ITERABLE_IN_SLICE = said(lambda: [1].__setitem__(slice(0, 1), ANYTHING))
 """The text of the error for a value that isn't iterable and is assigned to a slice of step 1."""
 NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
 """True if the error of super() names the types of its arguments."""
-NOT_IN_LIST = "list.index(x): x not in list"
-NAMES_MISSING_ITEM = said(lambda: [0].index(1)) != NOT_IN_LIST
-"""True if the error of list.index() names the missing item; otherwise its text is NOT_IN_LIST."""
+NAMES_MISSING_ITEM = said(lambda: [0].index(1)).startswith("1")
+"""True if the errors of `index` and `remove` of lists and deques name the item that is missing."""
+NO_CONTAINER = said(lambda: ANYTHING in ANYTHING).partition("'int'")[2]
+"""The end of the text of the error of `in` for what is no container; the name of the type comes before it."""
+NAMES_ARGUMENT_OF_NOTE = "argument" in said(lambda: ValueError().add_note(ANYTHING))
+"""True if the error for a note that isn't a string speaks of an argument."""
+UNSURE: Any = type("Unsure", (), {"__bool__": lambda self: 5})()
+"""Its truth is no bool."""
+NAMES_METHOD_IN_FULL = "Unsure" in said(lambda: bool(UNSURE))
+"""True if the error for a special method that returns a value of a wrong type names the method's class."""
+NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
+"""The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
+NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE
+"""True if a note of that error, instead of its text, has the item's number."""
 NAMES_USE_OF_HASH = "dict" in said(lambda: {NOT_HASHABLE: 1})
 """True if the error for an unhashable value says that it was used as a dict's key or a set's element."""
 

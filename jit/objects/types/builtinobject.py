@@ -21,7 +21,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract, differences, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import dotted
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, NotConstant, Object, fold, member_source, settle
@@ -250,7 +250,7 @@ class DescriptorObject(Object):
         if issubclass(self.cls, classmethod):
             function = vm.observe(self._part(vm, "__func__"))
             receiver = vm.const(cls)
-            if vm.raw_type_lookup(function.cls, "__get__") is MISSING:
+            if not differences.CLASSMETHODS_CHAIN or vm.raw_type_lookup(function.cls, "__get__") is MISSING:
                 if vm.raw_type_lookup(function.cls, "__call__") is MISSING:
                     vm.unsupported(breaks.UnsupportedOperation("a method of what can't be called"))
                 return MethodObject(function, receiver)

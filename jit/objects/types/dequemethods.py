@@ -174,7 +174,7 @@ def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, 
     for position, same in comparisons(vm, self, item, *limits):
         if same:
             return vm.const(position)
-    vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
+    text.missing_item(vm, item, "deque", "index")
 
 
 @models(deque.insert)
@@ -197,7 +197,7 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
         if same:
             self.replace(vm, self.items(vm)[:position] + self.items(vm)[position + 1 :])
             return NONE
-    vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
+    text.missing_item(vm, item, "deque", "remove")
 
 
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:

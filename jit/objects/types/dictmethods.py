@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
-from framejit.objects.core import abstract, operators, text
+from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Object, call_special
 from framejit.objects.core.registry import Model, around, models
 from framejit.objects.types import merging, numbereddict, typefields
@@ -92,8 +92,13 @@ def default_missing(vm: VM, self: DictObject, key: Object) -> Object:
     if factory.cls is type(None):
         vm.raise_(KeyError, key)
     made = factory.call(vm, [], {})
-    abstract.setitem(vm, self, key, made)
-    return made
+    if not differences.MISSING_IS_STORED:
+        abstract.setitem(vm, self, key, made)
+        return made
+    found = self.get_item(vm, key)
+    if found is None:
+        self.set_item(vm, key, made)
+    return made if found is None else found
 
 
 @models(dict.update)
@@ -167,7 +172,7 @@ def setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) ->
 @models(dict.pop, OrderedDict.pop)
 def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) -> Object:
     # Objects/dictobject.c: _PyDict_Pop_KnownHash: an empty dict doesn't hash the key.
-    found = self.get_item(vm, key) if self.family is OrderedDict or self.open(vm) else None
+    found = self.lookup(vm, self.changed_key(vm, key)) if self.family is OrderedDict or self.open(vm) else None
     if found is not None:
         self.del_item(vm, key)
         return found

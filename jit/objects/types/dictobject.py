@@ -15,6 +15,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
@@ -163,7 +164,7 @@ class DictObject(Namespace):
 
     def get_item(self, vm: VM, key: Object) -> Object | None:
         """The value of any hashable key, or None if it is missing; `__missing__` isn't called."""
-        return self.lookup(vm, vm.observe(key).hash_key(vm))
+        return self.lookup(vm, abstract.dict_key(vm, key))
 
     def has(self, vm: VM, key: Object) -> bool:
         """Return whether the key is there. If a dict from outside is empty, that is guarded, and not the absence of a constant key."""
@@ -177,10 +178,14 @@ class DictObject(Namespace):
         """Set the value of a plain constant key."""
         self.put(vm, name, const_key(vm, name), value)
 
+    def changed_key(self, vm: VM, key: Object) -> Any:
+        """The hash key of a key that is stored or removed: OrderedDict hashes it with hash() first, whose error says nothing about a dict."""
+        return vm.observe(key).hash_key(vm) if self.family is OrderedDict else abstract.dict_key(vm, key)
+
     def set_item(self, vm: VM, key: Object, value: Object) -> None:
         """Set the value of any hashable key."""
         key = vm.observe(key)
-        self.put(vm, key.hash_key(vm), key, value)
+        self.put(vm, self.changed_key(vm, key), key, value)
 
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
         """Set the value of a key whose hash key is known; if the key is there already, it stays the same object."""
@@ -228,7 +233,7 @@ class DictObject(Namespace):
 
     def del_item(self, vm: VM, key: Object) -> bool:
         """Remove any hashable key; False if it is missing."""
-        return self.delete(vm, vm.observe(key).hash_key(vm))
+        return self.delete(vm, self.changed_key(vm, key))
 
     def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
         """Replace the dict's whole contents (clear, move_to_end(last=False))."""

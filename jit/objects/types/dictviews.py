@@ -219,7 +219,7 @@ def intersection(vm: VM, self: DictView, other: Object) -> Object:
         return abstract.call_method(vm, other, "intersection", self)
     if isinstance(other, DictView) and other.kind is not VALUES and len(theirs := set(hash_keys(vm, other))) > len(keys):
         other, keys = self, theirs
-    return set_of(vm, [item for item in map(vm.observe, abstract.each(vm, other)) if item.hash_key(vm) in keys])
+    return set_of(vm, [item for item in map(vm.observe, abstract.each(vm, other)) if abstract.dict_key(vm, item) in keys])
 
 
 OPERATIONS = {"or": "update", "sub": "difference_update", "xor": "symmetric_difference_update"}

@@ -413,7 +413,8 @@ def add_note(vm: VM, self: Object, note: Object) -> Object:
     """Objects/exceptions.c: BaseException_add_note."""
     note = vm.observe(note)
     if not issubclass(note.cls, str):
-        vm.raise_(TypeError, f"note must be a str, not '{note.type_name}'")
+        is_new = wording.NAMES_ARGUMENT_OF_NOTE
+        vm.raise_(TypeError, f"add_note() argument must be str, not {note.type_name}" if is_new else f"note must be a str, not '{note.type_name}'")
     notes = abstract.lookup_attr(vm, self, "__notes__")
     if notes is None:
         notes = ListObject([])

@@ -7,7 +7,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Codegen, Object, Raise
 from framejit.objects.core.registry import CODES, models, wraps
 from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, decides_subclasses
@@ -132,11 +132,11 @@ def generator_close(vm: VM, self: Object) -> Object:
     exc = abstract.call(vm, vm.const(GeneratorExit), [])
     vm.chain_context(exc, None)
     try:
-        _, finished = vm.resume_generator(self, vm.const(None), exc)
+        result, finished = vm.resume_generator(self, vm.const(None), exc)
     except Raise as raised:
         if issubclass(raised.exc.cls, (GeneratorExit, StopIteration)):
             return vm.const(None)
         raise
     if not finished:
         vm.raise_(RuntimeError, "generator ignored GeneratorExit")
-    return vm.const(None)
+    return result if differences.CLOSE_RETURNS else vm.const(None)

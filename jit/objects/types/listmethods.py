@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from framejit.objects.core import abstract, operators, text, wording
+from framejit.objects.core import abstract, differences, operators, text, wording
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE
@@ -46,7 +46,7 @@ def extend_by(vm: VM, self: ListObject, iterable: Object) -> None:
     """Append each item as it comes; the list itself is copied first."""
     iterable = vm.observe(iterable)
     if iterable is self:
-        self.extend(vm, list(abstract.sequence_items(vm, iterable)))
+        self.extend(vm, list(self.items(vm) if differences.EXTENDS_FROM_STORED else abstract.sequence_items(vm, iterable)))
         return
     if type(iterable) is ListObject and iterable.cls is list:
         self.extend(vm, list(iterable.items(vm)))
@@ -197,7 +197,7 @@ def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, s
     items = self.items(vm)
     position = find(vm, self, item, *bounds(vm, len(items), start, stop))
     if position < 0:
-        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list" if wording.NAMES_MISSING_ITEM else wording.NOT_IN_LIST)
+        text.missing_item(vm, item, "list", "index")
     return vm.const(position)
 
 

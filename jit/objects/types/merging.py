@@ -8,9 +8,10 @@ OrderedDict has another one, so `keys()` and the items of it and its subclasses 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, wording
 from framejit.objects.core.object import VM, Object, Raise
 from framejit.objects.types.dictobject import KEYS, DictObject, Entry
 from framejit.objects.types.dictviews import DictView
@@ -70,6 +71,16 @@ def has_keys(vm: VM, source: Object) -> bool:
     return abstract.lookup_attr(vm, source, KEYS) is not None
 
 
+def reject_item(vm: VM, position: int) -> NoReturn:
+    """Raise the error for an item that isn't iterable."""
+    try:
+        vm.raise_(TypeError, wording.NOT_A_SEQUENCE.replace("#0", f"#{position}"))
+    except Raise as raised:
+        if wording.NAMES_ITEM_IN_NOTE:
+            abstract.call_method(vm, raised.exc, "add_note", vm.const(f"Cannot convert dictionary update sequence element #{position} to a sequence"))
+        raise
+
+
 def update_items(vm: VM, source: Object) -> Iterator[Entry]:
     """The items that `dict(source)` and `dict.update(source)` take, one by one: those of a mapping, or pairs (Objects/dictobject.c: dict_update_arg)."""
     source = vm.observe(source)
@@ -79,7 +90,7 @@ def update_items(vm: VM, source: Object) -> Iterator[Entry]:
     for position, element in enumerate(abstract.each(vm, source)):
         element = vm.observe(element)
         if vm.raw_type_lookup(element.cls, "__iter__") is MISSING and vm.raw_type_lookup(element.cls, "__getitem__") is MISSING:
-            vm.raise_(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
+            reject_item(vm, position)
         pair = abstract.sequence_items(vm, element)
         if len(pair) != 2:
             vm.raise_(ValueError, f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required")

@@ -8,7 +8,7 @@ from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, imports
-from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, Object, find_attribute, is_own_slot, no_attribute
+from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, Object, find_attribute, is_own_slot, nothing_to_delete
 from framejit.objects.core.registry import wraps
 
 NAMESPACE = vars(ModuleType)["__dict__"]
@@ -70,7 +70,7 @@ class ModuleObject(IdentityConstant):
         elif value is not None:
             self.instance_dict(vm).store(vm, name, value)
         elif not self.instance_dict(vm).delete(vm, name):
-            no_attribute(vm, self, name)
+            nothing_to_delete(vm, self, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract, text
+from framejit.objects.core import abstract, differences, text
 from framejit.objects.core.object import VM, Object, tell_keys_apart, tell_tables_apart
 from framejit.objects.core.registry import models
 from framejit.objects.types import typefields
@@ -19,7 +19,7 @@ from framejit.objects.types.setobject import SetIterator, SetObject
 Table = dict[Any, Object]
 
 
-def table_of(vm: VM, iterable: Object) -> Table:
+def table_of(vm: VM, iterable: Object, key_of: Callable[[VM, Object], Any] = abstract.set_element) -> Table:
     """The elements of any iterable, by hash key."""
     iterable = vm.observe(iterable)
     if isinstance(iterable, SetObject):
@@ -29,7 +29,7 @@ def table_of(vm: VM, iterable: Object) -> Table:
     table: Table = {}
     for item in abstract.each(vm, iterable):
         item = vm.observe(item)
-        table.setdefault(item.hash_key(vm), item)
+        table.setdefault(key_of(vm, item), item)
     return table
 
 
@@ -138,7 +138,7 @@ def updating(name: str) -> Callable[..., Object]:
         for other in map(vm.observe, others):
             if operate in (union, difference) and not isinstance(other, SetObject) and other.cls is not dict:
                 for item in map(vm.observe, abstract.each(vm, other)):
-                    self.add(vm, item) if operate is union else self.remove(vm, item.hash_key(vm))
+                    self.add(vm, item) if operate is union else self.remove(vm, abstract.set_element(vm, item))
                 if operate is difference:
                     self.step(vm, update, [])  # a table with many deleted entries is finally made smaller
             else:
@@ -272,7 +272,7 @@ def add(vm: VM, self: SetObject, item: Object) -> Object:
 def looked_up(vm: VM, item: Object) -> Any:
     """The hash key by which an element is looked up: for a set, that of its frozenset."""
     item = vm.observe(item)
-    return frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
+    return frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else abstract.set_element(vm, item)
 
 
 @models(set.discard)
@@ -328,7 +328,7 @@ def contains(vm: VM, self: SetObject, item: Object) -> Object:
 
 @models(set.issubset, frozenset.issubset)
 def issubset(vm: VM, self: SetObject, other: Object) -> Object:
-    return compare_sets(vm, "<=", self.open(vm), table_of(vm, other))
+    return compare_sets(vm, "<=", self.open(vm), table_of(vm, other, lambda vm, item: item.hash_key(vm)))
 
 
 @models(set.issuperset, frozenset.issuperset)
@@ -336,7 +336,7 @@ def issuperset(vm: VM, self: SetObject, other: Object) -> Object:
     other = vm.observe(other)
     if isinstance(other, SetObject):
         return compare_sets(vm, ">=", self.open(vm), table_of(vm, other))
-    return vm.const(all(self.holds(vm, vm.observe(item).hash_key(vm)) for item in abstract.each(vm, other)))
+    return vm.const(all(self.holds(vm, abstract.set_element(vm, item)) for item in abstract.each(vm, other)))
 
 
 @models(set.isdisjoint, frozenset.isdisjoint)
@@ -345,12 +345,17 @@ def isdisjoint(vm: VM, self: SetObject, other: Object) -> Object:
     other = vm.observe(other)
     if isinstance(other, SetObject) and (other.cls is other.family or other is self):
         return vm.const(not combined(vm, intersection, self.open(vm), table_of(vm, other)))
-    return vm.const(all(not self.holds(vm, vm.observe(item).hash_key(vm)) for item in abstract.each(vm, other)))
+    return vm.const(all(not self.holds(vm, abstract.set_element(vm, item)) for item in abstract.each(vm, other)))
 
 
 @models(frozenset.__hash__)
 def hash_frozenset(vm: VM, self: SetObject) -> Object:
     return vm.const(frozenset.__hash__(self.constant(vm)))
+
+
+def shown(vm: VM, self: SetObject) -> list[Object]:
+    """The elements that a set's repr shows."""
+    return self.items(vm) if differences.REPR_OF_STORED else abstract.list_of(vm, self)
 
 
 @models(set.__repr__, frozenset.__repr__)
@@ -360,5 +365,5 @@ def render(vm: VM, self: SetObject) -> Object:
         return vm.const(f"{name}()")
     if text.is_being_rendered(self):
         return vm.const(f"{name}(...)")
-    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in abstract.list_of(vm, self)])
+    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in shown(vm, self)])
     return body if self.cls is set else vm.const(f"{name}({body.constant(vm)})")

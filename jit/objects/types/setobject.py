@@ -10,6 +10,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
@@ -49,23 +50,21 @@ class SetObject(Operand):
         return frozenset if issubclass(self.cls, frozenset) else set
 
     def open(self, vm: VM) -> dict[Any, Object]:
-        """Hash key -> element; guards all elements of a set from outside, which must be constants. The caller must not change the dict."""
+        """Hash key -> element; guards all elements of a set from outside, which must be fixed. The caller must not change the dict."""
         table = self.table
         if table is None:
             elements = list(self.family.__iter__(self.value))
-            if self.cls is frozenset and not all(map(is_plain, elements)) and all(map(is_fixed, elements)):
-                # It is immutable, and so are its elements: its identity determines all of it.
-                assert self.source is not None
-                vm.guard(ValueIs, self.source, self.value)
-                known = [vm.pin(element) for element in elements]
-                table = {element.hash_key(vm): element for element in known}
-                vm.trail.fill(self, "table", table)
-                return table
-            if not all(map(is_plain, elements)):
+            if not all(map(is_fixed, elements)):
                 vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(self.cls)} of objects made outside the compiled function"))
             assert self.source is not None
-            vm.guard(SetEquals, self.source, tuple(elements))
-            table = {element: vm.const(element) for element in elements}
+            of_constants = all(map(is_plain, elements))
+            if self.cls is frozenset and not of_constants:
+                # It is immutable, and so are its elements: its identity determines all of it.
+                vm.guard(ValueIs, self.source, self.value)
+            else:
+                vm.guard(SetEquals, self.source, tuple(elements))
+            known = [vm.const(element) if of_constants else vm.pin(element) for element in elements]
+            table = {element.hash_key(vm): element for element in known}
             vm.trail.fill(self, "before", dict(table))
             vm.trail.fill(self, "table", table)
         return table
@@ -113,7 +112,7 @@ class SetObject(Operand):
     def add(self, vm: VM, item: Object) -> None:
         """set.add: an equal element that is there already stays."""
         item = vm.observe(item)
-        key = item.hash_key(vm)
+        key = abstract.set_element(vm, item)
         table = self.open(vm)
         if key in table:
             return
@@ -161,7 +160,7 @@ class SetObject(Operand):
     def has(self, vm: VM, item: Object) -> bool:
         """Membership; a set is looked up as the frozenset of its elements (Objects/setobject.c: set_contains)."""
         item = vm.observe(item)
-        key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
+        key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else abstract.set_element(vm, item)
         return self.holds(vm, key)
 
     def holds(self, vm: VM, key: Any) -> bool:
@@ -374,5 +373,5 @@ def set_of(vm: VM, items: list[Object]) -> SetObject:
     table: dict[Any, Object] = {}
     for item in items:
         item = vm.observe(item)
-        table.setdefault(item.hash_key(vm), item)
+        table.setdefault(abstract.set_element(vm, item), item)
     return SetObject(table, layout=laid_out(EMPTY, set.update, stand_ins(table)))

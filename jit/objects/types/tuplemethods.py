@@ -21,7 +21,7 @@ pure_methods(torch.Size)
 pure(torch.Size)
 
 for _name, _symbol in COMPARISONS.items():
-    models(getattr(tuple, _name))(comparison(_symbol, tuple))
+    models(*{getattr(tuple, _name), getattr(torch.Size, _name)})(comparison(_symbol, tuple))  # some builds of torch give Size its own
 
 
 @models(tuple)
@@ -29,7 +29,7 @@ def make_tuple(vm: VM, iterable: Object | None = None) -> Object:
     if iterable is None:
         return TupleObject([])
     iterable = vm.observe(iterable)
-    return iterable if iterable.cls is tuple else TupleObject(abstract.list_of(vm, iterable))
+    return iterable if iterable.cls is tuple else TupleObject(abstract.tuple_of(vm, iterable))
 
 
 @models(tuple.__new__)
@@ -37,7 +37,7 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
     real = vm.observe(cls).constant(vm)
     if real is tuple:
         return make_tuple(vm, iterable)
-    return TupleObject([] if iterable is None else abstract.list_of(vm, iterable), real)
+    return TupleObject([] if iterable is None else abstract.tuple_of(vm, iterable), real)
 
 
 def unchanged_or(tuple_: TupleObject, items: list[Object]) -> TupleObject:
@@ -111,7 +111,7 @@ class Hashed:
         return self.hash
 
 
-@models(tuple.__hash__)
+@models(*{tuple.__hash__, torch.Size.__hash__})
 def hash_tuple(vm: VM, self: TupleObject) -> Object:
     return vm.const(tuple.__hash__(tuple([Hashed(vm.observe(text.hash_(vm, item)).constant(vm)) for item in self.items(vm)])))
 

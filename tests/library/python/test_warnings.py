@@ -17,7 +17,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import framejit
-from framejit.process.warning_filters import version_kept
+from framejit.process.warning_filters import MUTATED, version_kept
 
 x = torch.ones(2)
 weight = torch.ones(2, requires_grad=True)
@@ -296,7 +296,8 @@ def test_filters_that_another_thread_changes_meanwhile_count() -> None:
     def real() -> None:
         told.append(threading.current_thread())
 
-    before, warnings._filters_mutated = warnings._filters_mutated, real  # type: ignore[attr-defined]
+    before = getattr(warnings, MUTATED)
+    setattr(warnings, MUTATED, real)
     try:
         with version_kept():
             with version_kept(), warnings.catch_warnings():
@@ -307,7 +308,7 @@ def test_filters_that_another_thread_changes_meanwhile_count() -> None:
         assert told == [other]
         with warnings.catch_warnings():
             assert len(told) == 2
-        assert warnings._filters_mutated is real  # type: ignore[attr-defined]
+        assert getattr(warnings, MUTATED) is real
     finally:
-        warnings._filters_mutated = before  # type: ignore[attr-defined]
+        setattr(warnings, MUTATED, before)
         warnings.filters.remove(("default", None, OfOurs, None, 0))  # type: ignore[attr-defined]

@@ -137,6 +137,8 @@ def test_what_numpy_computes_in_the_graph(index):
 def test_functions_that_numpy_computes(name):
     """With arrays of floats and of unsigned integers: what is compiled must not differ, be it in one graph or split."""
     function, calls = by_numpy(name)
+    if name == "empty_like":  # what the new array holds is undefined
+        calls = [lambda f, a, call=call: (call(f, a).shape, call(f, a).dtype.name) for call in calls]
     for call in calls:
         compiled = framejit.compile(lambda a, call=call: call(function, a), backend="eager")
         for array in (distinct("d"), distinct("H")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 
 import pytest
@@ -195,3 +196,23 @@ def test_what_special_methods_may_return():
     # CPython warns of an `__int__` that returns a bool: tests/objects/types/test_exceptions.py has it.
     texts = [(function, v) for v in (0, True, -1, 2**70, "a", None) for function in functions if not (function is int and v is True)]
     agree_over_calls(lambda compile: [compile(f)(torch.ones(2))])
+
+
+def klass(name, result):
+    return type("Klass", (), {name: lambda self, *args: result})()
+
+
+WRONG_RESULTS = [
+    ("__bool__", 5, bool), ("__index__", "a", operator.index), ("__int__", "a", int), ("__float__", "a", float), ("__iter__", 5, iter),
+    ("__repr__", 5, repr), ("__str__", 5, str), ("__format__", 5, format), ("__length_hint__", "a", list), ("__length_hint__", -1, list),
+    ("__len__", -1, len), ("__bool__", klass("n", 1), bool), ("__iter__", klass("n", 1), list), ("__str__", klass("n", 1), str),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "result", "use"), WRONG_RESULTS)
+def test_results_of_a_wrong_type(name, result, use):
+    def function(x):
+        return x + 1, tried(use, made)
+
+    made = klass(name, result)
+    assert framejit.compile(function, backend="eager")(torch.zeros(2))[1] == function(torch.zeros(2))[1]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+import gc
+import weakref
+
 import pytest
 import torch
 from agreement import agree, raising
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -158,3 +164,47 @@ def test_other_elements_recompile():
 
     compiled = agree(has, x, {1, 2})
     assert torch.equal(compiled(x, {3}), x + 1)
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def double(t):
+    return t * 2
+
+
+def test_sets_of_what_is_compared_by_identity():
+    """The program asks sets of classes, functions and members of enumerations from outside, as `type(module) in SKIPPED` does."""
+
+    def looked_up(t, kinds, functions, colors):
+        found = [type(module) in kinds for module in (torch.nn.ReLU(), torch.nn.Linear(2, 2))]
+        return t + 1, found, double in functions, Color.RED in colors, len(kinds), kinds | {int}, sorted(kind.__name__ for kind in kinds)
+
+    sets = {torch.nn.ReLU, torch.nn.Dropout}, {double, len}, {Color.RED}
+    compiled = agree(looked_up, x, *sets)
+    agree(looked_up, x, *map(frozenset, sets))
+    assert compiled(x, {torch.nn.Linear}, {len}, {Color.BLUE})[1:4] == ([False, True], False, False)
+    assert compiled(x, *sets)[1:4] == ([True, False], True, True)
+
+
+def test_changed_sets_of_classes():
+    def changed(t, kinds):
+        kinds.add(float)
+        kinds.discard(int)
+        return t + 1, int in kinds, float in kinds
+
+    agree(changed, x, {int, str})
+
+
+def test_a_class_in_a_set_is_not_kept_alive():
+    compiled = framejit.compile(lambda t, kinds: t + (int in kinds), backend="eager", fullgraph=True)
+    made = type("Made", (), {})
+    assert torch.equal(compiled(x, {made, int}), x + 1)
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+    assert torch.equal(compiled(x, {int, str}), x + 1)
+    assert torch.equal(compiled(x, {str}), x)

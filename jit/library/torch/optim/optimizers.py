@@ -42,8 +42,8 @@ MADE = "momentum_buffer_list"
 
 
 def code_inside(code: CodeType) -> CodeType:
-    """The code of the function that a function defines."""
-    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    """The code of the function that a function defines. From Python 3.14 on, annotations have code of their own, which comes first."""
+    return next(constant for constant in code.co_consts if isinstance(constant, CodeType) and constant.co_name != "__annotate__")
 
 
 STEP = code_inside(torch.optim.Optimizer.profile_hook_step.__code__)

@@ -448,5 +448,5 @@ def test_adafactor_of_an_empty_parameter(backend: str) -> None:
             parameter.sum().backward()
             optimizer.step()
 
-    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
         framejit.compile(program, backend=backend)(torch.nn.Parameter(torch.empty(0)))

@@ -1,0 +1,144 @@
+"""What builtins do differently in the supported versions of Python. Each fact is found out once, by trying it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from typing import Any
+
+
+class Counted:
+    """An iterable without items that notes whether it is asked for its length."""
+
+    asked = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __length_hint__(self) -> int:
+        Counted.asked = True
+        return 0
+
+
+class Doubled(list[int]):
+    """A list with an `__iter__` of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([2 * item for item in list.__iter__(self)])
+
+
+class Hidden(set[int]):
+    """A set with an `__iter__` of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+class Unreadable:
+    """Its `__iter__` can't be looked up."""
+
+    @property
+    def __iter__(self) -> Any:
+        raise ValueError
+
+
+def lookup_errors_pass() -> bool:
+    """Return whether iter() raises the error of looking up the `__iter__` of such an object, and not one of its own."""
+    try:
+        iter(Unreadable())
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    raise AssertionError("no error")
+
+
+def extended_with_itself() -> list[int]:
+    """What is stored in a Doubled with the item 1 after it was extended with itself."""
+    target = Doubled([1])
+    target.extend(target)
+    return target[:]
+
+
+def answers_close() -> Generator[None, None, int]:
+    """A generator that returns a value when it is closed."""
+    with contextlib.suppress(GeneratorExit):
+        yield
+    return 1
+
+
+def has_name(owner: Any) -> bool:
+    """Return whether the error of deleting an attribute that isn't there has the attribute's name."""
+    try:
+        del owner.missing
+    except AttributeError as error:
+        return error.name is not None
+    raise AssertionError("no error")
+
+
+class Deaf(defaultdict[int, int]):
+    """A defaultdict that doesn't store what is assigned."""
+
+    def __setitem__(self, key: int, value: int) -> None:
+        pass
+
+
+def stores_missing() -> bool:
+    """Return whether a Deaf stores a value that its factory makes."""
+    deaf = Deaf(int)
+    deaf[1]
+    return 1 in deaf
+
+
+class Ending:
+    """An object that notes its end."""
+
+    def __init__(self, ended: list[Any]) -> None:
+        self.ended = ended
+
+    def __del__(self) -> None:
+        self.ended.append(self)
+
+
+def ends() -> list[int]:
+    """Which of two variables of a function, 1 or 2, ends first when it returns, and which then."""
+    ended: list[Any] = []
+
+    def with_variables() -> list[int]:
+        first, second = Ending(ended), Ending(ended)
+        return [id(first), id(second)]
+
+    order = with_variables()
+    return [order.index(id(ending)) + 1 for ending in ended]
+
+
+def closed() -> Any:
+    """What `close()` of that generator returns."""
+    generator: Any = answers_close()
+    next(generator)
+    return generator.close()
+
+
+TUPLES_ASK_LENGTHS = tuple(Counted()) == () and Counted.asked
+"""True if a tuple made from an iterable asks it for its length first, as a list does."""
+EXTENDS_FROM_STORED = extended_with_itself() == [1, 1]
+"""True if a list that is extended with itself takes its stored items, even if its class has an `__iter__`."""
+REPR_OF_STORED = "1" in repr(Hidden([1]))
+"""True if the repr of a set has its stored elements, even if its class has an `__iter__`."""
+LOOKUP_ERRORS_PASS = lookup_errors_pass()
+"""True if comparisons and iter() ignore only AttributeErrors of looking up their methods; otherwise they ignore all exceptions."""
+MISSING_IS_STORED = stores_missing()
+"""True if a defaultdict stores what its factory makes as `dict.setdefault` does, even if its class has a `__setitem__`."""
+CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type,comparison-overlap]
+"""True if a classmethod asks the descriptor that it wraps for what the class binds to."""
+LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]
+"""True if a function that returns lets go of its variables from the last to the first."""
+NAMED_WITHOUT_DICT = has_name(object())
+"""True if the error of setting or deleting an attribute of an object without `__dict__` has the attribute's name and the object."""
+NAMED_IN_DICT = has_name(has_name)
+"""True if the error of deleting a missing attribute does, for an object whose C type has a `__dict__`: a function, a module."""
+NAMED_IN_INSTANCE = has_name(Counted())
+"""True if it does for an instance of a class defined in Python."""
+CLOSE_RETURNS = closed() == 1
+"""True if `close()` of a generator returns what the generator returns."""
