@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from framejit import breaks
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract, operators, wording
 from framejit.objects.core.object import VM, Object, fold, tell_tables_apart
 from framejit.objects.types.constobject import NOT_IMPLEMENTED, would_be_knowable
 from framejit.objects.types.sliceobject import SliceObject
@@ -22,7 +22,7 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
         if part.cls is type(None):
             parts.append(None)
         else:
-            parts.append(operators.index(vm, part, lambda: "slice indices must be integers or None or have an __index__ method"))
+            parts.append(operators.index(vm, part, lambda: wording.NO_SLICE_BOUND))
     if parts[2] == 0:
         vm.raise_(ValueError, "slice step cannot be zero")
     return slice(*parts)
