@@ -15,17 +15,17 @@ MAX_REPEAT = 1 << 16
 
 
 def real_slice(vm: VM, key: SliceObject) -> slice:
-    """The slice with its parts as real ints."""
-    parts: list[int | None] = []
-    for part in key.parts():
+    """The slice with its parts as real ints. The step is asked for first (Objects/sliceobject.c: PySlice_Unpack)."""
+
+    def real(part: Object) -> int | None:
         part = vm.observe(part)
-        if part.cls is type(None):
-            parts.append(None)
-        else:
-            parts.append(operators.index(vm, part, lambda: wording.NO_SLICE_BOUND))
-    if parts[2] == 0:
+        return None if part.cls is type(None) else operators.index(vm, part, lambda: wording.NO_SLICE_BOUND)
+
+    start, stop, step = key.parts()
+    real_step = real(step)
+    if real_step == 0:
         vm.raise_(ValueError, "slice step cannot be zero")
-    return slice(*parts)
+    return slice(real(start), real(stop), real_step)
 
 
 def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
