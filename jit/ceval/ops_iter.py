@@ -11,6 +11,7 @@ from framejit.ceval.operation import op
 from framejit.ceval.signals import Created, Yield
 from framejit.objects.core import abstract, build
 from framejit.objects.core.object import VM, Object, Raise
+from framejit.objects.types.genobject import delegate
 
 OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 
@@ -53,7 +54,7 @@ def yield_value(vm: VM, frame: Frame, instruction: Instruction) -> None:
 
 @op("GET_YIELD_FROM_ITER", "iterable -- iterator nulls[n]", n=nulls)
 def get_yield_from_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> tuple[Object | None, ...]:
-    return abstract.delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES)), *(None,) * nulls(instruction)
+    return delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES)), *(None,) * nulls(instruction)
 
 
 @op("SEND", "receiver nulls[n] sent -- receiver nulls[n] value", n=nulls, raw=True)

@@ -26,6 +26,21 @@ CYCLE_START = {"index": iterator_field(itertools.cycle(()), "cycle.index"), **({
 """The fields of a cycle that goes through its iterable for the first time."""
 
 
+def said_of_negative(iterable: Any) -> str:
+    """What is wrong with combinations of a negative length from an iterable."""
+    try:
+        itertools.combinations(iterable, -1)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+NEGATIVE = said_of_negative(())
+"""The text of the error for a negative length."""
+CHECKS_LENGTH_FIRST = said_of_negative(1) == NEGATIVE
+"""Whether combinations check their length before they take the items."""
+
+
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
     """itertools.chain."""
     return made(itertools.chain, source=iter(iterables), active=NULL)
@@ -434,13 +449,20 @@ def permutations_items(pool: tuple[Any, ...], length: int) -> Iterator[tuple[Any
         yield tuple([pool[index] for index in indices[:length]])
 
 
-def combinations(iterable: Iterable[Any], r: Any) -> Iterator[tuple[Any, ...]]:
-    """itertools.combinations."""
+def pool_and_length(iterable: Iterable[Any], r: Any) -> tuple[tuple[Any, ...], int]:
+    """The items and the length of combinations, checked in the order in which C code does."""
     length = as_size(r)
+    if length < 0 and CHECKS_LENGTH_FIRST:
+        raise ValueError(NEGATIVE)
     pool = tuple(iterable)
     if length < 0:
-        raise ValueError("r must be non-negative")
-    return combinations_items(pool, length)
+        raise ValueError(NEGATIVE)
+    return pool, length
+
+
+def combinations(iterable: Iterable[Any], r: Any) -> Iterator[tuple[Any, ...]]:
+    """itertools.combinations."""
+    return combinations_items(*pool_and_length(iterable, r))
 
 
 def combinations_items(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
@@ -463,11 +485,7 @@ def combinations_items(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...
 
 def combinations_with_replacement(iterable: Iterable[Any], r: Any) -> Iterator[tuple[Any, ...]]:
     """itertools.combinations_with_replacement."""
-    length = as_size(r)
-    pool = tuple(iterable)
-    if length < 0:
-        raise ValueError("r must be non-negative")
-    return combinations_with_replacement_items(pool, length)
+    return combinations_with_replacement_items(*pool_and_length(iterable, r))
 
 
 def combinations_with_replacement_items(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:

@@ -144,7 +144,7 @@ CASES = {
     ),
     "keys": (
         "dict_keys", lambda t, d: [t + len(k) for k in d][0], (x, {"a": 1}), (x, {"bb": 1}), "d", "has the keys ['a']", "keys 'bb'",
-        "the same keys in the same order", "d" if sys.version_info >= (3, 14) else "[t + len(k) for k in d]",
+        "the same keys in the same order", "d" if sys.version_info >= (3, 13) else "[t + len(k) for k in d]",
     ),
     "elements": (
         "set_equals", lambda t, s: t if 1 in s else -t, (x, {1}), (x, {2}), "s", "has the elements (1,)", "a set", "the same elements", "1 in s",

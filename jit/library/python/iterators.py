@@ -94,10 +94,11 @@ def reversed_(vm: VM, sequence: Object) -> Object:
         return ReverseIterator(sequence, len(sequence.items(vm)) - 1, reversed)
     if sequence.cls in (str, bytes) and isinstance(sequence, ConstObject):
         return ConstantIterator(sequence.constant(vm)[::-1], reversed)
-    found = call_special(vm, sequence, "__reversed__")
+    is_barred = vm.raw_type_lookup(sequence.cls, "__reversed__") is None
+    found = None if is_barred else call_special(vm, sequence, "__reversed__")
     if found is not None:
         return found
-    is_sequence = vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
+    is_sequence = not is_barred and vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
     if not is_sequence or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
         vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
     return ReversedItems(vm, sequence)

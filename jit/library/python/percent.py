@@ -18,6 +18,7 @@ from framejit.objects.types.waitingtext import format_by_percent, formatted, is_
 CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
 KEYED = re.compile(r"%\((?P<key>[^()]*)\)(?P<how>[#0\- +]*\d*(?:\.\d*)?)[hlL]?(?P<kind>[^%])|%%", re.DOTALL)
 """Conversions that take their value from a mapping."""
+KINDS = frozenset("diouxXeEfFgGcrsa%")
 TEXTS = {"s": text.str_, "r": text.repr_, "a": text.ascii_}
 
 
@@ -55,7 +56,8 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
         real.append(item.constant(vm))
     if isinstance(values, TupleObject) or not is_mapping(vm, values):
         real += [None] * (len(given) - len(real))  # too many are an error
-    return fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
+    is_alone = len(real) == 1 and not isinstance(values, TupleObject) and not isinstance(real[0], tuple)
+    return fold(vm, operator.mod, "".join(pieces) + template[end:], real[0] if is_alone else tuple(real))  # errors tell a value from a tuple of one
 
 
 def percent_of_waiting(vm: VM, template: str, given: list[Object]) -> Object | None:
@@ -64,18 +66,27 @@ def percent_of_waiting(vm: VM, template: str, given: list[Object]) -> Object | N
     taking = [found for found in conversions if found["kind"] != "%"]
     if len(taking) != len(values) or not any(waits(vm, value) for value in values):
         return None
-    if any(found["key"] or found["kind"] is None or "*" in found[0] for found in conversions):
+    if any(found["key"] or found["kind"] not in KINDS or "*" in found[0] for found in conversions):
         return None
     waiting = [percent_of_one(vm, found[0], value) if waits(vm, value) else value for found, value in zip(taking, values, strict=True)]
     pieces: list[Object] = []
-    end, left = 0, iter(waiting)
+    end, left = 0, enumerate(waiting)
     for found in conversions if None not in waiting else ():
         pieces.append(vm.const(template[end : found.start()]))
         end = found.end()
-        piece = vm.const("%") if found["kind"] == "%" else next(left)
+        if found["kind"] == "%":
+            pieces.append(vm.const("%"))
+            continue
+        position, piece = next(left)
         assert piece is not None
-        pieces.append(piece if is_waiting(piece) or found["kind"] == "%" else vm.observe(percent(vm, vm.const(found[0]), TupleObject([piece]))))
+        pieces.append(piece if is_waiting(piece) else percent_of_known(vm, found[0], position, piece))
     return joined(vm, [*pieces, vm.const(template[end:])]) if pieces else None
+
+
+def percent_of_known(vm: VM, conversion: str, position: int, value: Object) -> Object:
+    """The text of a known value by one conversion. Empty texts stand in for the `position` values before it, since errors say which one they are about."""
+    empty = [vm.const("")] * position
+    return vm.observe(percent(vm, vm.const("%.0s" * position + conversion), TupleObject([*empty, value])))
 
 
 def percent_of_one(vm: VM, conversion: str, value: Object) -> Object | None:
@@ -90,20 +101,28 @@ def is_mapping(vm: VM, values: Object) -> bool:
     return vm.raw_type_lookup(values.cls, "__getitem__") is not MISSING and not issubclass(values.cls, (str, deque))
 
 
+class InOrder:
+    """A mapping that gives values one after another, whatever the keys are."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.left = iter(values)
+
+    def __getitem__(self, key: str) -> Any:
+        return next(self.left)
+
+
 def percent_of_mapping(vm: VM, template: str, values: Object) -> Object:
     """`template % mapping`, where every conversion has a key: nothing else of the mapping is read."""
     real: list[Any] = []
 
-    def positional(found: re.Match[str]) -> str:
+    def with_text(found: re.Match[str]) -> str:
         if found["key"] is None:
             return found[0]
-        kind = found["kind"]
         item = vm.observe(abstract.getitem(vm, values, vm.const(found["key"])))
-        if kind in TEXTS:
-            item = vm.observe(TEXTS[kind](vm, item))
-            kind = "s"
+        is_text = found["kind"] in TEXTS
+        if is_text:
+            item = vm.observe(TEXTS[found["kind"]](vm, item))
         real.append(item.constant(vm))
-        return f"%{found['how']}{kind}"
+        return found[0][:-1] + "s" if is_text else found[0]
 
-    plain = KEYED.sub(positional, template)
-    return fold(vm, operator.mod, plain, tuple(real))
+    return fold(vm, operator.mod, KEYED.sub(with_text, template), InOrder(real))

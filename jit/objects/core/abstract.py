@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator
-from types import CoroutineType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
@@ -372,16 +372,6 @@ def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
 
 
 # Generators.
-
-
-def delegate(vm: VM, iterable: Object, of_coroutines: bool) -> Object:
-    """GET_YIELD_FROM_ITER (Python/bytecodes.c): the iterator that a generator delegates to. It may be a coroutine if the generator is `of_coroutines`."""
-    iterable = vm.observe(iterable)
-    if iterable.cls is not CoroutineType:
-        return iter_(vm, iterable)
-    if not of_coroutines:
-        vm.raise_(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
-    vm.unsupported(breaks.UnsupportedValue("a coroutine"))
 
 
 def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract
-from framejit.objects.core.calls import function_text
-from framejit.objects.core.object import VM, Namespace, Object, Raise
+from framejit.objects.core import abstract, differences, wording
+from framejit.objects.core.calls import function_text, reject_star
+from framejit.objects.core.object import VM, Namespace, Object, Raise, full_name
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types import setmethods
 from framejit.objects.types.cellobject import CellObject
@@ -139,9 +139,16 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
         for key, value in entries_of(vm, mapping):
             target.set_item(vm, key, value)
     except Raise as raised:
-        if issubclass(raised.exc.cls, AttributeError):
-            vm.raise_(TypeError, f"'{vm.observe(mapping).type_name}' object is not a mapping")
+        if issubclass(raised.exc.cls, AttributeError) and is_no_mapping(vm, mapping):
+            mapping = vm.observe(mapping)
+            name = full_name(mapping.cls) if wording.NO_MAPPING_IN_FULL else mapping.type_name
+            vm.raise_(TypeError, f"'{name}' object is not a mapping")
         raise
+
+
+def is_no_mapping(vm: VM, obj: Object) -> bool:
+    """Return whether an AttributeError that was raised by merging an object means that the object is no mapping."""
+    return not differences.MERGE_ERRORS_PASS or abstract.lookup_attr(vm, obj, "keys") is None
 
 
 def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
@@ -157,9 +164,9 @@ def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None 
         for key, value in entries_of(vm, mapping, check):
             target.set_item(vm, key, value)
     except Raise as raised:
-        if issubclass(raised.exc.cls, AttributeError):
-            vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
-        if issubclass(raised.exc.cls, KeyError):  # some versions of Python take it for a name that is given twice (format_kwargs_error)
+        if issubclass(raised.exc.cls, AttributeError) and is_no_mapping(vm, mapping):
+            reject_star(vm, function, "**", "a mapping", vm.observe(mapping))
+        if issubclass(raised.exc.cls, KeyError) and not differences.MERGE_ERRORS_PASS:  # it may be taken for a name that is given twice (format_kwargs_error)
             vm.unsupported(breaks.UnsupportedOperation(f"** of a {vm.observe(mapping).type_name} whose methods raise KeyError"))
         raise
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, wording
 from framejit.objects.core.delivery import Delivery
-from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object, full_name
 from framejit.objects.types.merging import entries_of
-from framejit.program import classes
 
 
 def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None, delivery: Delivery | None = None) -> Object:
     """CALL_FUNCTION_EX."""
     args = vm.observe(args)
     if not is_iterable(vm, args):  # check_args_iterable
-        vm.raise_(TypeError, f"{function_text(vm, function)} argument after * must be an iterable, not {classes.name(args.cls)}")
+        reject_star(vm, function, "*", "an iterable", args)
     positional = abstract.tuple_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:
@@ -25,6 +26,13 @@ def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None, deliv
                 vm.raise_(TypeError, "keywords must be strings")
             named[name.constant(vm)] = value
     return abstract.call(vm, function, positional, named, delivery)
+
+
+def reject_star(vm: VM, function: Object | None, star: str, wanted: str, value: Object) -> NoReturn:
+    """Raise the error for what comes after `*` or `**` in a call and is of a wrong type."""
+    name = full_name(value.cls) if star == "**" and wording.NO_MAPPING_IN_FULL else value.type_name
+    subject = f"{function_text(vm, function)} argument" if wording.NAMES_CALLED_IN_STARS else "Value"
+    vm.raise_(TypeError, f"{subject} after {star} must be {wanted}, not {name}")
 
 
 def is_iterable(vm: VM, obj: Object) -> bool:

@@ -113,6 +113,42 @@ def ends() -> list[int]:
     return [order.index(id(ending)) + 1 for ending in ended]
 
 
+class Failing:
+    """A mapping of one name, whose value can't be had."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def keys(self) -> list[str]:
+        return ["name"]
+
+    def __getitem__(self, key: str) -> Any:
+        raise self.error
+
+
+def merge_errors_pass() -> bool:
+    """Return whether a call with a Failing raises the Failing's own errors."""
+    errors = AttributeError(), KeyError("name")
+    for error in errors:
+        try:
+            dict(**Failing(error))
+        except Exception as raised:
+            if raised is not error:
+                return False
+    return True
+
+
+def delegated() -> Any:
+    """What a generator delegates to after `yield from` a tuple."""
+
+    def delegating() -> Generator[int, None, None]:
+        yield from (1, 2)
+
+    generator: Any = delegating()
+    next(generator)
+    return generator.gi_yieldfrom
+
+
 def closed() -> Any:
     """What `close()` of that generator returns."""
     generator: Any = answers_close()
@@ -132,6 +168,11 @@ MISSING_IS_STORED = stores_missing()
 """True if a defaultdict stores what its factory makes as `dict.setdefault` does, even if its class has a `__setitem__`."""
 CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type,comparison-overlap]
 """True if a classmethod asks the descriptor that it wraps for what the class binds to."""
+MERGE_ERRORS_PASS = merge_errors_pass()
+"""True if `**` of an object raises the errors that the object's methods raise; otherwise it takes an AttributeError as the sign of an object that is no
+mapping, and a KeyError as that of a name that is given twice."""
+DELEGATES_TO_SEQUENCES = type(delegated()) is tuple
+"""True if a generator delegates to a list, tuple, str or bytes itself, and not to an iterator over it."""
 LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]
 """True if a function that returns lets go of its variables from the last to the first."""
 NAMED_WITHOUT_DICT = has_name(object())

@@ -23,6 +23,7 @@ class Slotted:
 
 ANYTHING: Any = 1
 NOT_HASHABLE: Any = []
+NOT_MAPPED: Any = Slotted()
 
 NO_DICT = said(lambda: setattr(object(), "name", 1)).partition("'name'")[2]
 """The end of the text of the error for an attribute that can't be stored because the object has no `__dict__`; the name comes before it."""
@@ -32,6 +33,8 @@ COUNTS_SURPLUS = "got 3" in said(lambda: exec("a, b = [1, 2, 3]"))
 """True if the error of unpacking too many values says how many there are, for a list, tuple or dict."""
 NOT_ITERABLE_IN_SLICE = said(lambda: [1].__setitem__(slice(0, 1), ANYTHING))
 """The text of the error for a value that isn't iterable and is assigned to a slice of step 1."""
+NO_SLICE_BOUND = said(lambda: (1,)[NOT_HASHABLE:])
+"""The text of the error for a start, stop or step of a slice that is no integer."""
 NAMES_OF_SUPER = "(instance of int)" in said(lambda: super(Slotted, ANYTHING))
 """True if the error of super() names the types of its arguments."""
 NAMES_MISSING_ITEM = said(lambda: [0].index(1)).startswith("1")
@@ -48,6 +51,10 @@ NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))
 """The text of the error for an item, in what a dict is made from, that isn't a pair because it isn't iterable."""
 NAMES_ITEM_IN_NOTE = "#0" not in NOT_A_SEQUENCE
 """True if a note of that error, instead of its text, has the item's number."""
+NO_MAPPING_IN_FULL = __name__ in said(lambda: {**NOT_MAPPED})
+"""True if the errors for a `**` of what is no mapping name its class with its module."""
+NAMES_CALLED_IN_STARS = "len" in said(lambda: len(*ANYTHING))
+"""True if the errors for a `*` or `**` of a wrong type name the function that is called."""
 NAMES_USE_OF_HASH = "dict" in said(lambda: {NOT_HASHABLE: 1})
 """True if the error for an unhashable value says that it was used as a dict's key or a set's element."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 from framejit import breaks
@@ -11,6 +11,10 @@ from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Codegen, Object, Raise
 from framejit.objects.core.registry import CODES, models, wraps
 from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, decides_subclasses
+from framejit.objects.types.iterobject import DelegatedSequence
+
+SEQUENCES = (list, tuple, str, bytes)
+"""What GET_ITER may leave as it is, with an index beside it."""
 
 
 def names_of(frame: Any) -> tuple[str, str] | None:
@@ -24,6 +28,17 @@ def names_of(frame: Any) -> tuple[str, str] | None:
         given = [function.renamed.get(name) for name in ("__name__", "__qualname__")]
         names = tuple(own if value is None else value.value for own, value in zip((code.co_name, code.co_qualname), given))
     return None if names == (code.co_name, code.co_qualname) else names
+
+
+def delegate(vm: VM, iterable: Object, of_coroutines: bool) -> Object:
+    """GET_YIELD_FROM_ITER (Python/bytecodes.c): the iterator that a generator delegates to. It may be a coroutine if the generator is `of_coroutines`."""
+    iterable = vm.observe(iterable)
+    if iterable.cls is not CoroutineType:
+        iterator = abstract.iter_(vm, iterable)
+        return DelegatedSequence(iterable, iterator) if differences.DELEGATES_TO_SEQUENCES and iterable.cls in SEQUENCES else iterator
+    if not of_coroutines:
+        vm.raise_(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
+    vm.unsupported(breaks.UnsupportedValue("a coroutine"))
 
 
 class GeneratorObject(Object):

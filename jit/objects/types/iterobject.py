@@ -85,6 +85,29 @@ class SequenceIterator(IteratorObject):
         return [] if self.sequence is None else [self.sequence]
 
 
+class DelegatedSequence(IteratorObject):
+    """What a generator delegates to after `yield from` a list, tuple, str or bytes, where that is the sequence itself: its attributes are asked for."""
+
+    __slots__ = ("sequence", "iterator")
+
+    def __init__(self, sequence: Object, iterator: Object) -> None:
+        super().__init__(iterator.cls)
+        self.sequence = sequence
+        self.iterator = iterator
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        return abstract.getattr_(vm, self.sequence, name)
+
+    def next(self, vm: VM) -> Object | None:
+        return self.iterator.next(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.iterator)
+
+    def referents(self) -> list[Object]:
+        return [self.iterator]
+
+
 class ReverseIterator(IteratorObject):
     """`reversed` of a list or another sequence whose items are known."""
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, wording
-from framejit.objects.core.object import VM, Object, Raise
+from framejit.objects.core.object import VM, Object, Raise, wrong_result
 from framejit.objects.types.dictobject import KEYS, DictObject, Entry
 from framejit.objects.types.dictviews import DictView
 
@@ -59,7 +59,7 @@ def listed_keys(vm: VM, mapping: Object, keys: Object) -> list[Object]:
         iterator = abstract.iter_(vm, keys)
     except Raise as raised:
         if issubclass(raised.exc.cls, TypeError):
-            vm.raise_(TypeError, f"{mapping.type_name}.keys() returned a non-iterable (type {keys.type_name})")
+            wrong_result(vm, mapping, "keys", "an iterable", keys, f"{mapping.type_name}.keys() returned a non-iterable (type {keys.type_name})")
         raise
     return abstract.list_of(vm, iterator)
 

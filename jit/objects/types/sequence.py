@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from framejit import breaks
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract, operators, wording
 from framejit.objects.core.object import VM, Object, fold, tell_tables_apart
 from framejit.objects.types.constobject import NOT_IMPLEMENTED, would_be_knowable
 from framejit.objects.types.sliceobject import SliceObject
@@ -15,17 +15,17 @@ MAX_REPEAT = 1 << 16
 
 
 def real_slice(vm: VM, key: SliceObject) -> slice:
-    """The slice with its parts as real ints."""
-    parts: list[int | None] = []
-    for part in key.parts():
+    """The slice with its parts as real ints. The step is asked for first (Objects/sliceobject.c: PySlice_Unpack)."""
+
+    def real(part: Object) -> int | None:
         part = vm.observe(part)
-        if part.cls is type(None):
-            parts.append(None)
-        else:
-            parts.append(operators.index(vm, part, lambda: "slice indices must be integers or None or have an __index__ method"))
-    if parts[2] == 0:
+        return None if part.cls is type(None) else operators.index(vm, part, lambda: wording.NO_SLICE_BOUND)
+
+    start, stop, step = key.parts()
+    real_step = real(step)
+    if real_step == 0:
         vm.raise_(ValueError, "slice step cannot be zero")
-    return slice(*parts)
+    return slice(real(start), real(stop), real_step)
 
 
 def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:

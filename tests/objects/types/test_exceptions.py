@@ -57,7 +57,7 @@ def names_and_objects_of_attribute_errors(t):
     try:
         del plain.a
     except AttributeError as error:
-        found.append((error.name, error.obj))
+        found.append((error.name, error.obj is plain))
     try:
         (5).a = 1
     except AttributeError as error:

@@ -313,6 +313,49 @@ def g22():
 
 
 @program
+def g22_what_is_delegated_to():
+    def g(iterable):
+        yield from iterable
+
+    def sent(iterable):
+        a = g(iterable)
+        value = next(a)
+        try:
+            a.send(3)
+        except AttributeError as error:
+            return value, str(error), error.name, type(error.obj).__name__, error.obj is iterable
+
+    def thrown(iterable):
+        a = g(iterable)
+        next(a)
+        return tried(a.throw, ValueError("thrown")), list(a)
+
+    class Listed(list):
+        pass
+
+    made = [1, 2]
+    held = g(made)
+    made.append(held)
+    first = next(held)
+    kinds = (made, (1, 2), "ab", "é", b"ab", range(3), Listed([1]), iter([1, 2]), {1: 2}, {1})
+    return [sent(kind) for kind in kinds], [thrown(kind) for kind in ([1, 2], "ab", range(3))], first, next(held), next(held) is held
+
+
+@program
+def g22_a_break_while_it_delegates():
+    def g(iterable):
+        yield from iterable
+
+    held = [g([1, 2, 3]), g((1, 2, 3)), g("abc"), g(b"abc")]
+    taken = [next(a) for a in held]
+    own = [1, 2, 3]
+    own.append(g(own))
+    taken.append(next(own[3]))
+    torch._dynamo.graph_break()
+    return taken, [list(a) for a in held], next(own[3]), next(own[3]), next(own[3]) is own[3]
+
+
+@program
 def g23():
     def g():
         yield from It()
