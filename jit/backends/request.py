@@ -15,8 +15,7 @@ from framejit.graph.global_modes import Modes
 if TYPE_CHECKING:
     import sympy
     from torch._subclasses import FakeTensorMode
-
-    from framejit.graph.shape_env import TraceShapeEnv
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class GraphRequest:
 
     gm: fx.GraphModule
     inputs: Sequence[InputInfo]
-    shape_env: TraceShapeEnv | None
+    shape_env: ShapeEnv | None
     fake_mode: FakeTensorMode | None
     backend: Backend
     modes: Modes = field(default_factory=Modes.read)

@@ -1,3 +1,1 @@
 """Distributed tensors as values of a graph."""
-
-IS_ABOUT = "torch.distributed.tensor"
