@@ -16,8 +16,8 @@ from framejit.objects.core import registry
 assert compile  # which fills the registry
 
 MODULES = (
-    "_collections", "_functools", "_heapq", "_operator", "builtins", "collections", "functools", "itertools", "math", "cmath", "operator", "typing",
-    "types", "re",
+    "_collections", "_functools", "_heapq", "_operator", "builtins", "collections", "functools", "itertools", "math", "math.integer", "cmath", "operator",
+    "typing", "types", "re",
 )  # fmt: skip
 """The modules whose functions are called: those that need no tensors."""
 

@@ -149,6 +149,13 @@ def delegated() -> Any:
     return generator.gi_yieldfrom
 
 
+def left_by_issubset() -> list[int]:
+    """What `issubset` leaves of an iterator whose first item is enough."""
+    items = iter((1, 2))
+    {1}.issubset(items)
+    return list(items)
+
+
 def closed() -> Any:
     """What `close()` of that generator returns."""
     generator: Any = answers_close()
@@ -162,6 +169,8 @@ EXTENDS_FROM_STORED = extended_with_itself() == [1, 1]
 """True if a list that is extended with itself takes its stored items, even if its class has an `__iter__`."""
 REPR_OF_STORED = "1" in repr(Hidden([1]))
 """True if the repr of a set has its stored elements, even if its class has an `__iter__`."""
+SUBSETS_STOP_EARLY = left_by_issubset() == [2]
+"""True if `issubset` of a set takes items of an iterable only until it has found each of its elements."""
 LOOKUP_ERRORS_PASS = lookup_errors_pass()
 """True if comparisons and iter() ignore only AttributeErrors of looking up their methods; otherwise they ignore all exceptions."""
 MISSING_IS_STORED = stores_missing()

@@ -328,7 +328,17 @@ def contains(vm: VM, self: SetObject, item: Object) -> Object:
 
 @models(set.issubset, frozenset.issubset)
 def issubset(vm: VM, self: SetObject, other: Object) -> Object:
-    return compare_sets(vm, "<=", self.open(vm), table_of(vm, other, lambda vm, item: item.hash_key(vm)))
+    other = vm.observe(other)
+    if isinstance(other, SetObject) or other.cls is dict or not differences.SUBSETS_STOP_EARLY:
+        return compare_sets(vm, "<=", self.open(vm), table_of(vm, other, lambda vm, item: item.hash_key(vm)))
+    found = set()
+    for item in abstract.each(vm, other):
+        key = vm.observe(item).hash_key(vm)
+        if self.holds(vm, key):
+            found.add(key)
+            if len(found) == len(self.open(vm)):
+                return vm.const(True)
+    return vm.const(len(found) == len(self.open(vm)))
 
 
 @models(set.issuperset, frozenset.issuperset)

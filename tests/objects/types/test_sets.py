@@ -208,3 +208,17 @@ def test_a_class_in_a_set_is_not_kept_alive():
     assert gone() is None
     assert torch.equal(compiled(x, {int, str}), x + 1)
     assert torch.equal(compiled(x, {str}), x)
+
+
+def test_what_questions_leave_of_an_iterator():
+    def asked(t, own):
+        results = []
+        for kind in (set(own), frozenset(own)):
+            for items in ((1, 2, 3), (3, 1, 1, 2, 4), (), (5,), ("1", 1, 2), (1, [], 2)):
+                for question in (kind.issubset, kind.issuperset, kind.isdisjoint):
+                    left = iter(items)
+                    results.append((raising(lambda question=question, left=left: question(left)), list(left)))
+        return t + 1, results
+
+    for own in ((), (1,), (1, 2)):
+        agree(asked, x, own)
