@@ -176,6 +176,7 @@ def ends(source: str, calls: list[tuple[Any, ...]], path: Path) -> bool:
 def check(source: str, calls: list[tuple[Any, ...]], path: Path, backend: str = "eager") -> dict[str, Any]:
     """Whether `main` of the program does the same compiled as it does eagerly, call after call; the statistics of that."""
     framejit.reset()
+    gc.collect()  # generators that earlier programs have left inside `no_grad` end here, and not in one of the two runs
     path.write_text(source)
     linecache.checkcache(str(path))
     eager, traced = module(source, path), module(source, path)
