@@ -48,7 +48,7 @@ def upcoming(iterator: Any) -> Sequence[Any]:
 
 
 MAPPINGS = (dict, getattr(builtins, "frozendict", dict))
-"""What DICT_ITERATORS iterate over."""
+"""The types of mappings that DICT_ITERATORS iterate over."""
 
 
 def field(iterator: Any, name: str) -> tuple[Any, ...]:

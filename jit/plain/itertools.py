@@ -27,7 +27,7 @@ CYCLE_START = {"index": iterator_field(itertools.cycle(()), "cycle.index"), **({
 
 
 def said_of_negative(iterable: Any) -> str:
-    """What is wrong with combinations of a negative length from an iterable."""
+    """Return the text of the error for combinations of a negative length from an iterable."""
     try:
         itertools.combinations(iterable, -1)
     except (TypeError, ValueError) as error:
@@ -38,7 +38,7 @@ def said_of_negative(iterable: Any) -> str:
 NEGATIVE = said_of_negative(())
 """The text of the error for a negative length."""
 CHECKS_LENGTH_FIRST = said_of_negative(1) == NEGATIVE
-"""Whether combinations check their length before they take the items."""
+"""True if combinations check their length before they take the items of the iterable."""
 
 
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:

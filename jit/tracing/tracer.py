@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -269,9 +270,8 @@ class Tracer:
         assert self.root is not None
         slots = {id(settle(value)): slot for slot, value in enumerate(self.root.locals) if value is not None}
         values = [part for source in self.call_sources()[1:] for part in held(self._wrapped[source])]
-        values.sort(key=lambda value: slots.get(id(value), -1))
-        if differences.LAST_VARIABLE_ENDS_FIRST:
-            values = [value for value in values if id(value) not in slots] + [value for value in reversed(values) if id(value) in slots]
+        sign = -1 if differences.LAST_VARIABLE_ENDS_FIRST else 1
+        values.sort(key=lambda value: sign * slots[id(value)] if id(value) in slots else -math.inf)
         return [value.source for value in values if value.source is not None]
 
     def note_handlers(self) -> bool:

@@ -21,7 +21,7 @@ def give(message: str, category: type[Warning], namespace: dict[str, Any], filen
 
 
 MODULES = ("warnings", "_py_warnings")
-"""Where Python's own function that shows warnings is defined."""
+"""The modules that define Python's own function that shows warnings: newer versions have it in the second one."""
 RECORDED_IN_CONTEXTS = bool(getattr(sys.flags, "context_aware_warnings", False))
 """True if `catch_warnings` changes the context of its thread, and not the module (an option of Python 3.14 and later)."""
 SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarning_orig"))

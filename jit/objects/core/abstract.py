@@ -416,21 +416,21 @@ def full_type_name(vm: VM, obj: Object) -> str:
 
 def dict_key(vm: VM, key: Object) -> Any:
     """The hash key of a value that the program uses as a key of a dict."""
-    return hash_key_as(vm, key, "dict key")
+    return hash_key_as(vm, key, "dict key") if wording.NAMES_USE_OF_HASH else vm.observe(key).hash_key(vm)
 
 
 def set_element(vm: VM, item: Object) -> Any:
     """The hash key of a value that the program uses as an element of a set."""
-    return hash_key_as(vm, item, "set element")
+    return hash_key_as(vm, item, "set element") if wording.NAMES_USE_OF_HASH else vm.observe(item).hash_key(vm)
 
 
 def hash_key_as(vm: VM, value: Object, use: str) -> Any:
-    """The hash key of a value; some versions say in the error what an unhashable value was to be."""
+    """The hash key of a value, in versions of Python whose error for an unhashable one says how the value was used, such as "dict key"."""
     value = vm.observe(value)
     try:
         return value.hash_key(vm)
     except Raise as raised:
-        if not wording.NAMES_USE_OF_HASH or raised.exc.cls is not TypeError:
+        if raised.exc.cls is not TypeError:
             raise
         exception: Any = raised.exc
         text = exception.args[0].constant(vm)

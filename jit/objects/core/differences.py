@@ -1,4 +1,4 @@
-"""What builtins do differently in the supported versions of Python. Each fact is found out once, by trying it."""
+"""Finds out how builtins behave in the running Python, where its supported versions differ. Each fact is tried once, when this module is imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Hidden(set[int]):
 
 
 class Unreadable:
-    """Its `__iter__` can't be looked up."""
+    """A class whose `__iter__` can't be looked up."""
 
     @property
     def __iter__(self) -> Any:
@@ -55,7 +55,7 @@ def lookup_errors_pass() -> bool:
 
 
 def extended_with_itself() -> list[int]:
-    """What is stored in a Doubled with the item 1 after it was extended with itself."""
+    """Return the stored items of a Doubled that had the item 1 and was extended with itself."""
     target = Doubled([1])
     target.extend(target)
     return target[:]
@@ -102,7 +102,7 @@ class Ending:
 
 
 def ends() -> list[int]:
-    """Which of two variables of a function, 1 or 2, ends first when it returns, and which then."""
+    """Return the order in which a function lets go of its two variables when it returns: [1, 2] or [2, 1]."""
     ended: list[Any] = []
 
     def with_variables() -> list[int]:
@@ -139,7 +139,7 @@ def merge_errors_pass() -> bool:
 
 
 def delegated() -> Any:
-    """What a generator delegates to after `yield from` a tuple."""
+    """Return the object that a generator delegates to in `yield from` a tuple: the tuple, or an iterator over it."""
 
     def delegating() -> Generator[int, None, None]:
         yield from (1, 2)
@@ -150,14 +150,14 @@ def delegated() -> Any:
 
 
 def left_by_issubset() -> list[int]:
-    """What `issubset` leaves of an iterator whose first item is enough."""
+    """Return the items that `issubset` has not taken from an iterator whose first item is enough."""
     items = iter((1, 2))
     {1}.issubset(items)
     return list(items)
 
 
 def closed() -> Any:
-    """What `close()` of that generator returns."""
+    """Return the result of `close()` on a generator that returns 1 when it is closed."""
     generator: Any = answers_close()
     next(generator)
     return generator.close()
@@ -176,7 +176,7 @@ LOOKUP_ERRORS_PASS = lookup_errors_pass()
 MISSING_IS_STORED = stores_missing()
 """True if a defaultdict stores what its factory makes as `dict.setdefault` does, even if its class has a `__setitem__`."""
 CLASSMETHODS_CHAIN = classmethod(property(lambda cls: 1)).__get__(None, int) == 1  # type: ignore[arg-type,comparison-overlap]
-"""True if a classmethod asks the descriptor that it wraps for what the class binds to."""
+"""True if a classmethod around a descriptor, such as a property, calls that descriptor's `__get__` with the class."""
 MERGE_ERRORS_PASS = merge_errors_pass()
 """True if `**` of an object raises the errors that the object's methods raise; otherwise it takes an AttributeError as the sign of an object that is no
 mapping, and a KeyError as that of a name that is given twice."""
@@ -187,8 +187,8 @@ LAST_VARIABLE_ENDS_FIRST = ends() == [2, 1]
 NAMED_WITHOUT_DICT = has_name(object())
 """True if the error of setting or deleting an attribute of an object without `__dict__` has the attribute's name and the object."""
 NAMED_IN_DICT = has_name(has_name)
-"""True if the error of deleting a missing attribute does, for an object whose C type has a `__dict__`: a function, a module."""
+"""True if the error of deleting a missing attribute has the attribute's name, for an object whose C type has a `__dict__`: a function, a module."""
 NAMED_IN_INSTANCE = has_name(Counted())
-"""True if it does for an instance of a class defined in Python."""
+"""True if the error of deleting a missing attribute has the attribute's name, for an instance of a class defined in Python."""
 CLOSE_RETURNS = closed() == 1
 """True if `close()` of a generator returns what the generator returns."""

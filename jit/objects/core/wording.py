@@ -44,7 +44,7 @@ NO_CONTAINER = said(lambda: ANYTHING in ANYTHING).partition("'int'")[2]
 NAMES_ARGUMENT_OF_NOTE = "argument" in said(lambda: ValueError().add_note(ANYTHING))
 """True if the error for a note that isn't a string speaks of an argument."""
 UNSURE: Any = type("Unsure", (), {"__bool__": lambda self: 5})()
-"""Its truth is no bool."""
+"""An object whose `__bool__` returns an int, which is an error."""
 NAMES_METHOD_IN_FULL = "Unsure" in said(lambda: bool(UNSURE))
 """True if the error for a special method that returns a value of a wrong type names the method's class."""
 NOT_A_SEQUENCE = said(lambda: dict([ANYTHING]))

@@ -14,7 +14,7 @@ from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, 
 from framejit.objects.types.iterobject import DelegatedSequence
 
 SEQUENCES = (list, tuple, str, bytes)
-"""What GET_ITER may leave as it is, with an index beside it."""
+"""The types of sequences that GET_ITER of some versions leaves on the stack, with an index beside them."""
 
 
 def names_of(frame: Any) -> tuple[str, str] | None:

@@ -86,7 +86,8 @@ class SequenceIterator(IteratorObject):
 
 
 class DelegatedSequence(IteratorObject):
-    """What a generator delegates to after `yield from` a list, tuple, str or bytes, where that is the sequence itself: its attributes are asked for."""
+    """A list, tuple, str or bytes that a generator delegates to by `yield from`, where the interpreter keeps the sequence itself: `send` asks for its
+    attributes."""
 
     __slots__ = ("sequence", "iterator")
 

@@ -19,7 +19,7 @@ from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
 from framejit.program import classes
 
 CONVERSIONS = ("__index__", "__int__", "__float__", "__complex__", "__str__", "__format__", "__fspath__")
-SAME_AS_STORED = frozenset([tuple.__hash__, tuple.__eq__, torch.Size.__hash__, torch.Size.__eq__])
+BY_ITEMS: tuple[Any, ...] = (tuple.__hash__, tuple.__eq__, torch.Size.__hash__, torch.Size.__eq__)
 """Methods with which a tuple hashes and compares by its items; some builds of torch give Size its own."""
 ITEMS = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__lt__", "__hash__")
 
@@ -94,7 +94,7 @@ class TupleObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         cls: Any = self.cls
-        if cls.__hash__ not in SAME_AS_STORED or cls.__eq__ not in SAME_AS_STORED:
+        if not all(any(method is known for known in BY_ITEMS) for method in (cls.__hash__, cls.__eq__)):  # `in` would ask a method of the program
             return self.identity_key(vm)
         return tuple(vm.observe(item).hash_key(vm) for item in self.items(vm))
 

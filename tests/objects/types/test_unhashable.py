@@ -1,4 +1,4 @@
-"""What is not hashable, used as a key of a dict or as an element of a set: the error has the running Python's words."""
+"""Unhashable values used as keys of dicts and elements of sets raise the error that the running Python raises."""
 
 from collections import Counter, OrderedDict, defaultdict
 from functools import lru_cache
@@ -113,3 +113,22 @@ def test_an_item_that_is_not_a_pair():
     compiled = framejit.compile(program, backend="eager", fullgraph=True)
     for make in (lambda: dict([(1, 2), 3]), lambda: {}.update([1])):
         assert compiled(make) == program(make)
+
+
+def test_a_method_of_a_tuple_that_is_an_object_of_the_program():
+    """Finding out how a tuple hashes runs no code of the program's objects."""
+
+    class Method:
+        __hash__ = None
+
+        def __call__(self, *args):
+            return True
+
+    class Named(tuple):
+        __eq__ = Method()
+        __hash__ = tuple.__hash__
+
+    def program(key):
+        return {key: 1}[key]
+
+    assert framejit.compile(program, backend="eager")(Named((1, 2))) == 1
