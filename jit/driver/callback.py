@@ -258,6 +258,7 @@ class Compiler:
         return NotImplemented
 
     def _subject(self, call: Call, module: nn.Module | None, entries: tuple[Entry, ...]) -> Subject:
+        entries = tuple(sorted(entries, key=lambda entry: -entry.spec.origin.number))  # a call moves the entry that serves it to the front
         return Subject(
             name=recompiles.name_of(call.function, module, self.history.resumed_at),
             call=call,

@@ -363,6 +363,14 @@ def test_one_message_when_the_limit_is_reached(caplog):
     assert reason.startswith("FJ019")
 
 
+def test_the_entry_made_last_shows_what_is_changing(caplog):
+    """The search for an entry begins with the one that served a call last."""
+    f = eager(lambda t, n: t * n, recompile_limit=3)
+    for n in (0, 1, 2, 0, 3):
+        f(x, n)
+    assert "n: expected that it == 2; found 3" in warnings_of(caplog)[0]
+
+
 def test_a_limit_is_reached_once_for_each_function(caplog):
     def other(t, n):
         return t + n

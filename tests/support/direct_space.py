@@ -449,7 +449,6 @@ abstract = types.SimpleNamespace(
     store_item=native(lambda vm, obj, key, value: operator.setitem(obj, key, value)),
     delitem=native(lambda vm, obj, key: operator.delitem(obj, key)),
     iter_=native(lambda vm, obj: iter(obj)),
-    delegate=lambda vm, iterable, of_coroutines: abstract.iter_(vm, iterable),
     next_=next_,
     call=call,
     call_ex=lambda vm, function, args, kwargs, delivery: call(vm, function, list(args), dict(kwargs or {})),
@@ -503,6 +502,7 @@ def install(monkeypatch):
     """Replace framejit.objects by this space in every handler module."""
     for module in (*loop.HANDLER_MODULES, loop):
         others = {"build": build, "matching": matching, "lookup_special": special_or_null, "exceptions": types.SimpleNamespace(normalized=normalized)}
+        others["delegate"] = lambda vm, iterable, of_coroutines: abstract.iter_(vm, iterable)
         spaces = others | dict.fromkeys(("abstract", "operators", "text", "calls", "imports"), abstract)
         for name, space in spaces.items():
             if hasattr(module, name):
