@@ -36,6 +36,7 @@ from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
+from framejit.torch_state.peer import left_alone
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
 from framejit.tracing.is_compiling import AnswerWithheld, Withheld
@@ -50,14 +51,14 @@ def compile_call(request: CompileRequest) -> Entry:
 
     Raises Unsupported if tracing stops and that is an error, BackendError if the backend fails, and whatever a signal handler of the program raises.
     """
-    with ONE_AT_A_TIME, deeper_recursion(), undisturbed() as collects:
-        entry, note = compile_in_attempts(request, collects)
+    with ONE_AT_A_TIME, deeper_recursion(), left_alone(), undisturbed():
+        entry, note = compile_in_attempts(request)
     if note is not None:
         tell(request.resumed_after, note)
     return entry
 
 
-def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
+def compile_in_attempts(request: CompileRequest) -> tuple[Entry, FrameNote | None]:
     """Trace again until no trace asks for a restart. After a restart, the trace breaks where earlier traces have found that it must.
 
     Where the backend fails on a graph, the next trace gives something up (retreats.py). A graph that a backend isn't to blame for is compiled with the one
@@ -68,11 +69,12 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     terms = first = first_terms(request)
     withheld = Withheld(request.family.withheld)
     while True:
+        library.load_waiting()
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names, terms.dynamic, terms.demands, withheld,
         )  # fmt: skip
         try:
-            return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
+            return compile_once(Attempt(request, tracer, stopwatch, frame_id))
         except RestartWith as restart:
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except AnswerWithheld as signal:
