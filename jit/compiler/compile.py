@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,6 +47,10 @@ from framejit.tracing.tracer import Tracer
 _frames = itertools.count()
 
 
+class OutOfDate(Exception):
+    """Signal: the trace has imported modules that changed what it had read before, such as a registry that they add to."""
+
+
 def compile_call(request: CompileRequest) -> Entry:
     """Make the entry for a call. It holds replacement code, or None if the frame must run uncompiled.
 
@@ -79,6 +84,8 @@ def compile_in_attempts(request: CompileRequest) -> tuple[Entry, FrameNote | Non
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except AnswerWithheld as signal:
             withheld = signal.withheld
+        except OutOfDate:
+            pass
         except Ahead as ahead:
             try:
                 ahead.run()
@@ -118,10 +125,13 @@ def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileR
 
 def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     """Run the stages in order, once, and report the compilation. Raises Restart if the trace must be restarted."""
-    tracer = attempt.tracer
+    tracer, modules = attempt.tracer, len(sys.modules)
     try:
         with temporarily_clear_interpreter_stack():
-            planned = plan(trace(attempt))
+            traced = trace(attempt)
+            if len(sys.modules) != modules and check_all(tracer.guards.since(0), Call(tuple(tracer.args), tracer.function)) is not None:
+                raise OutOfDate
+            planned = plan(traced)
             if isinstance(planned, Uncompiled):
                 entry = make(uncompiled_spec(planned))
             else:

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import sympy
+import torch._dynamo  # torch's ShapeEnv would import it when it is made: on the thread that traces
 from torch import SymInt
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 

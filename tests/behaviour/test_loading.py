@@ -244,3 +244,49 @@ def test_torch_compile_works_beside() -> None:
     """)
     assert found[0] == 0 and found[1] == [3] and found[3] == [3.0, 3.0]
     assert found[2] and "framejit.torch_state.peer" not in found[2]
+
+
+def test_an_import_that_changes_what_a_trace_has_read_compiles_nothing_twice() -> None:
+    """torch's tracer adds to the registry of containers, whose length the trace of `torch.cond` has read. FRAMEJIT_CHECK=compile looks at the new guards."""
+    found = run("""
+        import torch.utils._pytree as pytree
+        before = len(pytree.SUPPORTED_NODES)
+        framejit.compile(lambda x: torch.cond(x.sum() > 1, torch.sin, torch.cos, (x,)), backend="eager", fullgraph=True)(torch.zeros(2))
+        found = len(pytree.SUPPORTED_NODES) > before, framejit.statistics()["frames"]
+    """, FRAMEJIT_CHECK="compile")  # fmt: skip
+    assert found == [True, 1]
+
+
+def test_an_entry_that_was_made_before_the_import_is_asked_for_errors() -> None:
+    found = run("""
+        def program(x):
+            y = x + 1
+            framejit.graph_break()
+            return y * 2
+        compiled, x = framejit.compile(program, backend="eager"), torch.ones(2)
+        compiled(x)
+        before = "torch._dynamo" in sys.modules
+        import torch._dynamo
+        compiled(x)
+        found = [before, framejit.statistics()["frames"]]
+        try:
+            with torch._dynamo.error_on_graph_break(True):
+                compiled(x)
+        except framejit.Unsupported:
+            found.append("raised")
+    """)
+    assert found == [False, 2, "raised"]
+
+
+def test_the_first_symbol_leaves_no_entry_to_the_garbage_collector() -> None:
+    """A module that is imported on the stack of a trace may keep its frames."""
+    found = run("""
+        import gc, weakref
+        gc.disable()
+        f = framejit.compile(lambda x: x.sum() * x.size(0), backend="eager", dynamic=True, fullgraph=True)
+        f(torch.ones(3))
+        entry = weakref.ref(f.entries[0])
+        framejit.reset()
+        found = "torch._dynamo" in sys.modules, entry() is None
+    """)
+    assert found == [True, True]
