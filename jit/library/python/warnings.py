@@ -43,15 +43,16 @@ def is_only_printed(vm: VM) -> bool:
     return its_own and is_pythons and not RECORDED_IN_CONTEXTS and not vm.effects.is_mutated(attribute("filters"))
 
 
-def may_raise() -> bool:
-    """Return whether the filters turn some warnings into exceptions."""
+def do_more_than_print() -> bool:
+    """Return whether the filters turn some warnings into exceptions, or another module has taken the place of `warnings`, whose functions show them."""
     defaults: Any = warnings
-    return defaults.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
+    replaced = sys.modules.get("warnings") is not warnings
+    return replaced or defaults.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
 
 
 def can_wait(vm: VM) -> bool:
     """Return whether a warning may be given after the graph: it would only be printed then, whatever the filters say."""
-    return is_only_printed(vm) and not vm.guards.read(may_raise)
+    return is_only_printed(vm) and not vm.guards.read(do_more_than_print)
 
 
 @models(warnings.warn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import sys
 import threading
 import types
 import warnings
@@ -213,6 +214,24 @@ def test_a_record_from_outside_is_seen_growing() -> None:
     with warnings.catch_warnings(record=True) as rows:
         warnings.simplefilter("always")
         assert [float(compiled(x, rows)[0]) for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("printed")
+def test_a_module_in_the_place_of_warnings_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function in C looks its module up by name each time."""
+    shown: list[str] = []
+
+    def program(t: torch.Tensor) -> torch.Tensor:
+        warnings.warn("shown elsewhere")
+        return t * len(shown)
+
+    compiled = framejit.compile(program, backend="eager")
+    compiled(x)
+    other = types.ModuleType("warnings")
+    vars(other).update(vars(warnings), _showwarnmsg=lambda message: shown.append(str(message.message)))
+    monkeypatch.setitem(sys.modules, "warnings", other)
+    globals().pop("__warningregistry__", None)
+    assert float(compiled(x)[0]) == 1
 
 
 def test_a_line_outside_the_trace() -> None:
