@@ -128,10 +128,7 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     tracer, modules = attempt.tracer, len(sys.modules)
     try:
         with temporarily_clear_interpreter_stack():
-            traced = trace(attempt)
-            if len(sys.modules) != modules and check_all(tracer.guards.since(0), Call(tuple(tracer.args), tracer.function)) is not None:
-                raise OutOfDate
-            planned = plan(traced)
+            planned = plan(up_to_date(trace(attempt), modules))
             if isinstance(planned, Uncompiled):
                 entry = make(uncompiled_spec(planned))
             else:
@@ -144,6 +141,15 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     if "compile" in tracer.config.checks():
         verify(entry.spec.guards, Call(tuple(tracer.args), tracer.function))
     return entry, note_of(planned, entry)
+
+
+def up_to_date(traced: Traced, modules: int) -> Traced:
+    """Return a trace whose guards hold now. `modules`: the number of modules when it began. Raises OutOfDate if those imported since have changed what it
+    had read."""
+    tracer = traced.attempt.tracer
+    if len(sys.modules) != modules and check_all(tracer.guards.since(0), Call(tuple(tracer.args), tracer.function)) is not None:
+        raise OutOfDate
+    return traced
 
 
 def plan(traced: Traced) -> Planned | Uncompiled:
