@@ -8,7 +8,6 @@ Entries are right for all calls that they serve. So a superseded entry can be dr
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,9 @@ from framejit.guards.shape_vm import LARGEST, SMALLEST
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Source
 from framejit.guards.tensor_spec import TensorSpec
+from framejit.process.when_needed import when_needed
+
+input_sets = when_needed("framejit.guards.input_sets")
 
 Place = tuple[int, str, int]
 """The place of a number: the number of the path to a tensor or number, what is read there (one of `shapes.READS`), and the dimension."""
@@ -198,7 +200,6 @@ def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> 
 
 def proven(wanted: Sequence[Any], known: Sequence[Any], least: Mapping[Any, int], symbols: Iterable[sympy.Symbol]) -> bool:
     """Return whether z3 proves that conditions follow from others. `least`: the lower bounds of the symbols."""
-    sets: Any = importlib.import_module("framejit.guards.input_sets")  # which loads z3
     reads = {symbol.name: symbol for symbol in symbols}
     ranges = {symbol: (number, None) for symbol, number in least.items()}
-    return bool(sets.subsumes(sets.InputSet(wanted, reads), sets.InputSet(known, reads, ranges), SECONDS))
+    return bool(input_sets.subsumes(input_sets.InputSet(wanted, reads), input_sets.InputSet(known, reads, ranges), SECONDS))

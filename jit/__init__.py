@@ -4,6 +4,7 @@ import sys
 
 from framejit import environment
 from framejit.build_check import check_build
+from framejit.process import collector
 
 try:
     check_build()
@@ -14,33 +15,35 @@ except ImportError as error:
     print(environment.version() if asked == "--version" else environment.report(str(error)))
     sys.exit(0 if asked == "--version" else 1)
 
-from framejit.backends.registry import list_backends, register_backend
-from framejit.errors import (
-    BackendError,
-    BadArgument,
-    ConfigError,
-    ConstraintViolation,
-    FramejitError,
-    InternalError,
-    RecompileError,
-    UnknownBackend,
-    UnknownLog,
-    UnknownMode,
-    UnknownOption,
-    Unsupported,
-)
-from framejit.logs import set_logs
-from framejit.report import statistics
-from framejit.said.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
-from framejit.said.stance import set_stance
-from framejit.user.api import compile, is_compiling, reset
-from framejit.user.explanation import explain
-from framejit.user.export import export
-from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
-from framejit.user.operators import compile_operators
-from framejit.user.profiles import load_profile, save_profile
-from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame
-from framejit.user.valid_inputs import valid_inputs
+with collector.off():
+    from framejit.backends.registry import list_backends, register_backend
+    from framejit.errors import (
+        BackendError,
+        BadArgument,
+        ConfigError,
+        ConstraintViolation,
+        FramejitError,
+        InternalError,
+        RecompileError,
+        UnknownBackend,
+        UnknownLog,
+        UnknownMode,
+        UnknownOption,
+        Unsupported,
+    )
+    from framejit.logs import set_logs
+    from framejit.report import statistics
+    from framejit.said.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
+    from framejit.said.stance import set_stance
+    from framejit.user.api import compile, is_compiling, reset
+    from framejit.user.explanation import explain
+    from framejit.user.export import export
+    from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+    from framejit.user.operators import compile_operators
+    from framejit.user.profiles import load_profile, save_profile
+    from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame
+    from framejit.user.valid_inputs import valid_inputs
+collector.age_what_is_there()
 
 __version__ = environment.VERSION
 __all__ = [

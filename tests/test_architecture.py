@@ -85,10 +85,11 @@ class Module:
         return itertools.chain.from_iterable(self._nodes.get(kind, ()) for kind in kinds)
 
     def imports(self, typing_too: bool = False) -> list[str]:
-        """The modules that its import statements name, with or without those that only a type checker sees."""
+        """The modules that its import statements name, with or without those that only a type checker sees, and those that are imported when needed."""
         tests = () if typing_too else filter(is_for_type_checking, self.nodes(ast.If))
         hidden = {id(inner) for node in tests for inner in ast.walk(node)}
-        return [name for node in self.nodes(ast.Import, ast.ImportFrom) if id(node) not in hidden for name in imported(node)]
+        later = [node.args[0].value for node in self.nodes(ast.Call) if ast.unparse(node.func) == "when_needed"] if typing_too else []
+        return [name for node in self.nodes(ast.Import, ast.ImportFrom) if id(node) not in hidden for name in imported(node)] + later
 
 
 def _modules() -> list[Module]:
@@ -203,7 +204,10 @@ ASKED_ELSEWHERE = {
         "driver.second_run",  # the driver knows no Objects: whether the arguments of a call can be copied
     },
     "is_distributed": {"backends.compile"},  # backends know no Objects: what torch keeps of layouts
-    "is_functorch_wrapped_tensor": {"graph.graph_inputs"},  # the memory of these is that of others, so it isn't compared
+    "is_functorch_wrapped_tensor": {
+        "graph.graph_inputs",  # the memory of these is that of others, so it isn't compared
+        "graph.fake_mode",  # torch makes their fakes of others
+    },
 }
 """Where it is asked whether a tensor is of one kind, besides the kind's own file."""
 KINDS_AT_HOME = {
@@ -275,6 +279,24 @@ def test_no_imports_inside_functions():
         allowed = {id(node) for node in outside_functions(module.tree)} if found else ()
         inside += [f"{module.path}:{node.lineno}" for node in found if id(node) not in allowed]
     assert not inside
+
+
+LOADERS = {
+    "process.when_needed", "library", "bytecode.versions", "build_check", "environment", "process.interrupts", "backends.ecosystem",
+    "library.torch.optim.optimizers", "library.torch.triton.triton_launch",
+}  # fmt: skip
+"""The modules that import others by name: the mechanism itself, what finds files, what must say that an import fails, and what names modules of torch."""
+
+
+def test_modules_are_imported_by_name_in_one_place() -> None:
+    """All others say at their beginning, with `when_needed`, what is imported later."""
+    by_name = ("importlib.import_module", "import_module", "__import__")
+    calling = {module.short for module in MODULES for node in module.nodes(ast.Call) if ast.unparse(node.func) in by_name}
+    assert calling - LOADERS <= {"objects.core.imports"}  # whose own function has this name
+    for module in MODULES:
+        at_the_beginning = {id(node) for node in outside_functions(module.tree)}
+        for node in module.nodes(ast.Call):
+            assert ast.unparse(node.func) != "when_needed" or id(node) in at_the_beginning, module.path
 
 
 def asks_the_version(node: ast.AST) -> bool:
@@ -389,7 +411,7 @@ def names_the_peer(node: ast.AST) -> bool:
 def test_the_peer_is_named_in_few_files_only():
     kinds = (ast.Constant, ast.Attribute, ast.Import, ast.ImportFrom)
     named = {module.short for module in MODULES if "_dynamo" in module.text and any(map(names_the_peer, module.nodes(*kinds)))}
-    assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
+    assert named <= {"graph.torch_sources", "torch_state.peer", *ECOSYSTEM}, named
 
 
 ECOSYSTEM = {"library.directives.declared", "library.directives.torch_directives", "backends.ecosystem", "driver.torch_stance"}

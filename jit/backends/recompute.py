@@ -7,11 +7,10 @@ import logging
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._functorch.partitioners import get_default_op_list, min_cut_rematerialization_partition, must_recompute
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
@@ -19,6 +18,12 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 
 from framejit.graph.inner import graph_modules
 from framejit.graph.metadata import CONTEXT_FN, OF_BACKWARD
+from framejit.process.when_needed import when_needed
+
+if TYPE_CHECKING:
+    from torch._functorch import partitioners
+else:
+    partitioners = when_needed("torch._functorch.partitioners")
 
 REGION, RECOMPUTE = "ac_graph_id", "recompute"
 """Metadata of nodes that come from a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
@@ -45,7 +50,7 @@ def partition(gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any)
     Inductor itself doesn't need this: it decomposes operators with several results, and its views don't count.
     """
     save_arguments(gm.graph)
-    return min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+    return partitioners.min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
 
 
 def save_arguments(joint: fx.Graph) -> None:
@@ -56,7 +61,7 @@ def save_arguments(joint: fx.Graph) -> None:
     is a view, such as the result of a Linear, or one of the results of an operator, such as a LayerNorm.
     """
     for node in joint.nodes:
-        if must_recompute(node):
+        if partitioners.must_recompute(node):
             region = node.meta.get(REGION)
             for argument in node.all_input_nodes:
                 if argument.meta.get(REGION) != region:
@@ -65,7 +70,7 @@ def save_arguments(joint: fx.Graph) -> None:
 
 def save(node: fx.Node) -> None:
     """Save a tensor for the backward pass: for a view its base, and with one result of an operator all of its results."""
-    kinds = get_default_op_list()
+    kinds = partitioners.get_default_op_list()
     while kinds.is_view(node):
         (node, *_) = node.all_input_nodes
     producer = node.args[0] if node.target is operator.getitem else node
@@ -97,7 +102,7 @@ def run_once(inner: fx.GraphModule, *operands: Any) -> Any:
 
 def computes_again(graph: fx.Graph) -> bool:
     """Return whether operators of this graph come from checkpoints: in a graph with both passes, some are there a second time, after the forward pass."""
-    return any(must_recompute(node) for node in graph.nodes)
+    return any(partitioners.must_recompute(node) for node in graph.nodes)
 
 
 def checkpointed_graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Literal
 
 from framejit.backends import ecosystem
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
 from framejit.graph.demands import OF_OTHERS, Demands
+from framejit.process.when_needed import load
 from framejit.said.directives import untraced
 
 BackendFn = Callable[..., Callable[..., Any]]
@@ -167,7 +167,7 @@ def _find(backend: Any) -> Backend:
         raise BadArgument(f"backend= is a name or a callable (GraphModule, example_inputs) -> callable; got {backend!r}")
     if backend in _BUILTIN:
         ecosystem.require_torch(backend)
-        return import_module(_BUILTIN[backend]).BACKEND
+        return load(_BUILTIN[backend]).BACKEND
     if backend in _registered:
         return _registered[backend]
     if backend in (points := ecosystem.entry_points()):

@@ -15,7 +15,8 @@ from framejit.graph.global_modes import Modes
 if TYPE_CHECKING:
     import sympy
     from torch._subclasses import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    from framejit.graph.shape_env import TraceShapeEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class GraphRequest:
 
     gm: fx.GraphModule
     inputs: Sequence[InputInfo]
-    shape_env: ShapeEnv | None
+    shape_env: TraceShapeEnv | None
     fake_mode: FakeTensorMode | None
     backend: Backend
     modes: Modes = field(default_factory=Modes.read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
+from framejit.torch_state.peer import left_alone
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
 from framejit.tracing.is_compiling import AnswerWithheld, Withheld
@@ -45,19 +47,23 @@ from framejit.tracing.tracer import Tracer
 _frames = itertools.count()
 
 
+class OutOfDate(Exception):
+    """Signal: the trace has imported modules that changed what it had read before, such as a registry that they add to."""
+
+
 def compile_call(request: CompileRequest) -> Entry:
     """Make the entry for a call. It holds replacement code, or None if the frame must run uncompiled.
 
     Raises Unsupported if tracing stops and that is an error, BackendError if the backend fails, and whatever a signal handler of the program raises.
     """
-    with ONE_AT_A_TIME, deeper_recursion(), undisturbed() as collects:
-        entry, note = compile_in_attempts(request, collects)
+    with ONE_AT_A_TIME, deeper_recursion(), left_alone(), undisturbed():
+        entry, note = compile_in_attempts(request)
     if note is not None:
         tell(request.resumed_after, note)
     return entry
 
 
-def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
+def compile_in_attempts(request: CompileRequest) -> tuple[Entry, FrameNote | None]:
     """Trace again until no trace asks for a restart. After a restart, the trace breaks where earlier traces have found that it must.
 
     Where the backend fails on a graph, the next trace gives something up (retreats.py). A graph that a backend isn't to blame for is compiled with the one
@@ -68,15 +74,18 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     terms = first = first_terms(request)
     withheld = Withheld(request.family.withheld)
     while True:
+        library.load_waiting()
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names, terms.dynamic, terms.demands, withheld,
         )  # fmt: skip
         try:
-            return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
+            return compile_once(Attempt(request, tracer, stopwatch, frame_id))
         except RestartWith as restart:
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except AnswerWithheld as signal:
             withheld = signal.withheld
+        except OutOfDate:
+            pass
         except Ahead as ahead:
             try:
                 ahead.run()
@@ -116,10 +125,10 @@ def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileR
 
 def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     """Run the stages in order, once, and report the compilation. Raises Restart if the trace must be restarted."""
-    tracer = attempt.tracer
+    tracer, modules = attempt.tracer, len(sys.modules)
     try:
         with temporarily_clear_interpreter_stack():
-            planned = plan(trace(attempt))
+            planned = plan(up_to_date(trace(attempt), modules))
             if isinstance(planned, Uncompiled):
                 entry = make(uncompiled_spec(planned))
             else:
@@ -132,6 +141,15 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     if "compile" in tracer.config.checks():
         verify(entry.spec.guards, Call(tuple(tracer.args), tracer.function))
     return entry, note_of(planned, entry)
+
+
+def up_to_date(traced: Traced, modules: int) -> Traced:
+    """Return a trace whose guards hold now. `modules`: the number of modules when it began. Raises OutOfDate if those imported since have changed what it
+    had read."""
+    tracer = traced.attempt.tracer
+    if len(sys.modules) != modules and check_all(tracer.guards.since(0), Call(tuple(tracer.args), tracer.function)) is not None:
+        raise OutOfDate
+    return traced
 
 
 def plan(traced: Traced) -> Planned | Uncompiled:

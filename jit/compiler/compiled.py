@@ -62,7 +62,7 @@ def compile_planned(planned: Planned) -> Compiled:
     request = request_of(planned)
     reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.takes.one_autograd_node and records_gradients(request) else {}
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
-    with as_the_program_has_it(attempt.collects):
+    with as_the_program_has_it():
         compiled = compile_graph(request)
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import sympy
 
 from framejit.graph.shapes import Shapes
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.tensor_source import TENSOR_NUMBERS
+from framejit.process.when_needed import when_needed
+
+if TYPE_CHECKING:
+    from framejit.guards import prove
+else:
+    prove = when_needed("framejit.guards.prove")
 
 SECONDS = 5.0
 """The time that z3 gets for one entry. Assumptions that it can't decide in this time are accepted."""
@@ -26,5 +31,4 @@ def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
     assumed = [(fact, line, str(fact)) for fact, line in facts] + [(known.expr, known.line, str(known.expr)) for known in shapes.assumptions()]
     programs = [] if guard is None else [(guard.program, [symbols.get(source) or sympy.Dummy(integer=True) for source in guard.inputs()])]
     sizes = {symbol: (0, None) for source, symbol in symbols.items() if isinstance(source, TENSOR_NUMBERS)}
-    prove: Any = importlib.import_module("framejit.guards.prove")  # which loads z3
     prove.prove([], assumed, sizes, SECONDS, names, programs).require()

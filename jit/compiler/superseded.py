@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.loader import Fate
-from framejit.guards.superseded import fixes_more, supersedes
+from framejit.process.when_needed import when_needed
+
+if TYPE_CHECKING:
+    from framejit.guards import superseded
+else:
+    superseded = when_needed("framejit.guards.superseded")
 
 
 def fate(old: Entry, new: Entry, backend: Backend) -> Fate:
@@ -15,8 +22,8 @@ def fate(old: Entry, new: Entry, backend: Backend) -> Fate:
     preferred if it was used more than once, for sizes that are constants in it and symbols in the new entry, and the backend's code may be faster for that.
     """
     worse = new.code is None or (new.step is not None and old.step is None)
-    if worse or old.code is None or not supersedes(new.spec.guards, old.spec.guards):
+    if worse or old.code is None or not superseded.supersedes(new.spec.guards, old.spec.guards):
         return "stays"
-    if backend.faster_for_fixed_sizes and old.hits > 1 and fixes_more(old.spec.guards, new.spec.guards):
+    if backend.faster_for_fixed_sizes and old.hits > 1 and superseded.fixes_more(old.spec.guards, new.spec.guards):
         return "is preferred"
     return "goes"

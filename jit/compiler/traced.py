@@ -20,14 +20,12 @@ class Attempt:
     Attributes:
         stopwatch: measures the stages of all attempts together.
         frame_id: the number of this frame among those that this process has compiled.
-        collects: whether the program has the garbage collector on.
     """
 
     request: CompileRequest
     tracer: Tracer
     stopwatch: Stopwatch
     frame_id: int
-    collects: bool
 
     @property
     def first_argument(self) -> Any:

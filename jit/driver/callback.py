@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import threading
 import types
 import weakref
@@ -32,10 +31,13 @@ from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
 from framejit.process import interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
+from framejit.process.when_needed import when_needed
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import arguments, recompiles, stacks
 from framejit.said import directives
 from framejit.torch_state import torch_function_stack
+
+check = when_needed("framejit.driver.check")
 
 FEW_BEYOND_LIMIT = 2
 """The limit of entries for a function that is called by one that has reached its limit: a value that changes that often there often changes here too."""
@@ -94,7 +96,7 @@ class Compiler:
         with _functions_lock:
             _functions.add(compiled)
         if self.options.config.checks():
-            importlib.import_module("framejit.driver.check").install(self.options.config)
+            check.install(self.options.config)
         return compiled
 
     def hold_backend(self) -> None:

@@ -1,10 +1,7 @@
-"""Loads the compiler proper when it is first needed: importing it takes most of a second, for sympy and torch's symbolic shapes."""
+"""Loads the compiler proper when it is first needed."""
 
 from __future__ import annotations
 
-import importlib
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -14,7 +11,7 @@ from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
 from framejit.driver.upcalls import Upcalls
-from framejit.process.warning_filters import version_kept
+from framejit.process.when_needed import load
 
 Fate = Literal["stays", "is preferred", "goes"]
 """What happens to an entry when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""
@@ -58,26 +55,8 @@ def loaded() -> CompilerProper | None:
 
 
 def compiler() -> CompilerProper:
-    """The compiler's functions. The first call loads the compiler.
-
-    It is loaded on a separate thread, which Ctrl-C doesn't reach: an interrupted import leaves packages that can't be imported again.
-    """
+    """The compiler's functions. The first call loads the compiler."""
     if _offered is None:
-        loader = threading.Thread(target=_load, name="framejit-loader", daemon=True)
-        loader.start()
-        loader.join()
-    if _offered is None:
-        importlib.import_module(PROPER)  # says what is wrong
+        load("framejit.compiler.compile")
     assert _offered is not None
     return _offered
-
-
-PROPER = "framejit.compiler.compile"
-
-
-def _load() -> None:
-    try:
-        with version_kept():
-            importlib.import_module(PROPER)
-    except Exception:
-        logging.getLogger("framejit").debug("the compiler could not be loaded", exc_info=True)  # the caller's own import says why

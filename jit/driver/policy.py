@@ -164,7 +164,7 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     history, family = subject.history, subject.family
     if not can_learn(subject):
         return False
-    changes = [change for entry in entries for change in recompiles.explain().changed_contents(entry.spec.guards, subject.call)]
+    changes = [change for entry in entries for change in recompiles.explain.changed_contents(entry.spec.guards, subject.call)]
     counts = Counter(change.path for change in changes)
     changed = [change for change in changes if 2 * counts[change.path] > len(entries) and change.path not in history.changing]
     latest = max((entry.spec.origin.number for entry in entries), default=0)

@@ -18,9 +18,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._ops import HigherOrderOperator
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
@@ -28,7 +27,7 @@ from framejit.graph.body import Body, Transforming
 from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_result_only, checks_after_changes, runs_for_its_effect
 from framejit.graph.demands import Demands
-from framejit.graph.fake import is_declared, storages, version_of
+from framejit.graph.fake import is_declared, is_of_others, storages, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.fakes import Writes
 from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
@@ -41,7 +40,6 @@ from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
 from framejit.graph.results import Results, has_unbacked
 from framejit.graph.rewrites import rewrite_where_differentiated
 from framejit.graph.running import RunningTrace
-from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.spelling import make_spellable
 from framejit.graph.statistics import changing
@@ -54,8 +52,11 @@ from framejit.guards.source import Source
 from framejit.objects.core.object import Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import interrupts
+from framejit.process.when_needed import when_needed
 from framejit.torch_state.operator_facts import is_in_place
 from framejit.torch_state.torch_modes import MODE_CHANGES
+
+shape_env = when_needed("framejit.graph.shape_env")
 
 FEW_NODES = 8
 """In a graph with fewer nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
@@ -94,12 +95,10 @@ class GraphBuilder(TraceState):
     def __init__(
         self,
         vm: TorchVM,
-        fake_mode: FakeTensorMode | None = None,
-        shape_env: ShapeEnv | None = None,
         dynamic: Dynamic = STATIC,
         demands: Demands = Demands(),
     ) -> None:
-        super().__init__(vm, fake_mode, shape_env, dynamic, demands)
+        super().__init__(vm, dynamic, demands)
         self.shapes = self.part(Shapes)
         self.unbacked = self.part(Unbacked)
         self.wrappers = self.part(Wrappers)
@@ -263,13 +262,15 @@ class GraphBuilder(TraceState):
             run_rules(Phase.REPLACE, self, operation)
             run_rules(Phase.REFUSE, self, operation)
             takes_graphs = bool(operation.inner_graphs)  # which were traced: nothing is assumed about numbers in them that isn't checked there
+            if takes_graphs or isinstance(operation.target, HigherOrderOperator) or is_of_others(operation.target):
+                self.fakes.symbols()  # its own code may ask whether the trace has a ShapeEnv
             if not takes_graphs:
                 self.unbacked.before(name, fakes, [arg for arg in (*given[0], *given[1].values()) if not self.shapes.is_free_float(arg)])
             try:
                 with contextlib.nullcontext() if raises else keeping_dispatch_keys():
                     self._run(operation)
             except FailedOnFakes as failed:
-                if not is_fixed and self._may_try_again(operation, failed.error):
+                if self._may_try_again(operation, failed.error):
                     self.fakes.stale = True
                     continue
                 reason = self.unbacked.failed(failed.error, name, given, operation.target)
@@ -295,7 +296,13 @@ class GraphBuilder(TraceState):
         return OperatorCall(op, target, name, args, kwargs, fake_args, fake_kwargs, fakes, is_fixed)
 
     def _may_try_again(self, operation: OperatorCall, error: Exception) -> bool:
-        """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
+        """Return whether an operator that has failed on fakes may succeed now: because the trace now has symbols, for a result that depends on data, or because
+        it now depends on the values of numbers that the operator needs."""
+        if self.fakes.shape_env is None:
+            self.fakes.symbols()
+            return True
+        if operation.is_fixed:
+            return False
         if self.shapes.rest_on_floats((*operation.args, *operation.kwargs.values())):
             return True
         return self.unbacked.settles(error, operation.fakes, (operation.fake_args, operation.fake_kwargs))
@@ -385,7 +392,7 @@ class GraphBuilder(TraceState):
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
-        self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
+        self.unbacked.forget_pending()
         inputs = self.inputs.used()
         self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
         if debug:
@@ -437,5 +444,5 @@ class GraphBuilder(TraceState):
     def dispose(self) -> None:
         """Release everything that the graphs hold."""
         if self.shapes.properties:
-            forget_shape_envs()
+            shape_env.forget_shape_envs()
         self.__dict__.clear()

@@ -7,7 +7,6 @@ from types import FunctionType
 from typing import Any
 
 import torch
-import torch.fx.experimental.validator  # which a ShapeEnv needs: it loads z3, and that keeps the frames below it until the collector runs
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -16,17 +15,12 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, StatefulSymbolicContext
 
 from framejit import breaks
 from framejit.graph.parts import PartsContext
 from framejit.guards.tensor_spec import tensor_spec
 from framejit.objects.tensors.tensorkind import kind_in_graph
-
-
-def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
-    """The mode under which a trace runs its operators."""
-    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:

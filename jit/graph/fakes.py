@@ -8,39 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
-from framejit.graph.fake import make_fake_mode, plain_fake, storages, to_fake, version_of
+from framejit.graph.fake import plain_fake, storages, to_fake, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
+from framejit.graph.fake_mode import begin_symbols, make_fake_mode
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
 from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
-from framejit.graph.shape_env import TraceShapeEnv
 from framejit.graph.written import arguments_of, written_by_others
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.process.when_needed import when_needed
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.trail import Trail
 
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
+
+    from framejit.graph.shape_env import TraceShapeEnv
+
+shape_env = when_needed("framejit.graph.shape_env")
+
 
 class Fakes:
-    """The fakes of one trace."""
+    """The fakes of one trace. `takes_unbacked`: operators may return numbers and sizes that depend on data."""
 
-    def __init__(
-        self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None, takes_unbacked: bool = False
-    ) -> None:
-        self.shape_env = TraceShapeEnv(takes_unbacked) if shape_env is None else shape_env
-        self.mode = make_fake_mode(self.shape_env) if mode is None else mode
-        self.repeats = Repeats(self.mode, self.shape_env)
+    def __init__(self, trail: Trail, takes_unbacked: bool = False) -> None:
+        self.shape_env: TraceShapeEnv | None = None
+        """The ShapeEnv of the trace, if it has one; see `symbols`."""
+        self.mode = make_fake_mode()
+        self.repeats = Repeats(self.mode, None)
+        self._takes_unbacked = takes_unbacked
         self.stale = False
         self._caches = True
         self.symbolic = False
@@ -50,6 +57,20 @@ class Fakes:
         self._trail = trail
         self._objects: dict[int, TensorObject] = {}
         self._versions: dict[fx.Node, int] = {}
+
+    def symbols(self) -> TraceShapeEnv:
+        """The ShapeEnv of the trace. It is made when something may first be symbolic: the fakes that there are then have no symbols."""
+        if self.shape_env is None:
+            self.shape_env = shape_env.TraceShapeEnv(self._takes_unbacked)
+            self._begin(self.mode)
+        return self.shape_env
+
+    def _begin(self, mode: FakeTensorMode) -> None:
+        """Run operators under a mode from now on."""
+        self.mode = mode
+        if self.shape_env is not None:
+            begin_symbols(mode, self.shape_env)
+        self.repeats = Repeats(mode, self.shape_env)
 
     def running(self) -> AbstractContextManager[object]:
         """The context in which operators run on fakes. With symbolic sizes, composite operators written in C++ run in Python."""
@@ -77,7 +98,9 @@ class Fakes:
 
     def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:
         """A new fake of a real tensor. `symbolic`: which of its sizes are symbolic; None if none is."""
-        self.symbolic = self.symbolic or symbolic is not None
+        if symbolic is not None:
+            self.symbolic = True
+            self.symbols()
         return to_fake(self.mode, tensor, symbolic)
 
     def of_transformed(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -143,9 +166,8 @@ class Fakes:
             return
         self.stale = False
         objects = list(self._objects.values())
-        self.mode = make_fake_mode(self.shape_env)
+        self._begin(make_fake_mode())
         self.mode.cache_enabled = self.mode.cache_enabled and self._caches
-        self.repeats = Repeats(self.mode, self.shape_env)
         for described in inputs:
             if not described.is_tensor:
                 continue

@@ -13,18 +13,20 @@ make the ShapeEnv learn something aren't noted, and when it learns something, al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import BuiltinFunctionType, EllipsisType, NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import SymInt
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit._runtime import renew_storage
 from framejit.graph.global_modes import Modes
-from framejit.graph.shape_env import learnt_by
+
+if TYPE_CHECKING:
+    from framejit.graph.shape_env import TraceShapeEnv
 
 PLAIN = frozenset({int, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format})
 """Types of arguments that compare equal only if they mean the same, apart from 1 and True."""
@@ -61,9 +63,9 @@ class Made:
 
 
 class Repeats:
-    """The results noted under one fake mode."""
+    """The results noted under one fake mode. `env`: the trace's ShapeEnv, if it has one."""
 
-    def __init__(self, mode: FakeTensorMode, env: ShapeEnv) -> None:
+    def __init__(self, mode: FakeTensorMode, env: TraceShapeEnv | None) -> None:
         self._mode = mode
         self._env = env
         self._known: dict[Key, Returned | Made] = {}
@@ -97,7 +99,7 @@ class Repeats:
             self._known[key] = Returned(index)
         elif self._is_new(result, fakes):
             shape, strides = result.size(), result.stride()
-            with in_kernel_invocation_manager(self._mode), self._env.suppress_guards():
+            with in_kernel_invocation_manager(self._mode), nullcontext() if self._env is None else self._env.suppress_guards():
                 pattern = torch.empty_strided(shape, strides, dtype=result.dtype, device="meta")
             self._known[key] = Made(pattern, result.device)
 
@@ -111,6 +113,14 @@ class Repeats:
             return False
         memory = result.untyped_storage()._cdata
         return all(fake.untyped_storage()._cdata != memory for fake in fakes) and symbols([result]) <= symbols(fakes)
+
+
+def learnt_by(env: TraceShapeEnv | None) -> tuple[int, ...]:
+    """A value that changes whenever a ShapeEnv learns something."""
+    if env is None:
+        return ()
+    replacements = getattr(env, "_replacements_version_counter", 0)  # older versions count these with the others
+    return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, replacements
 
 
 def is_pure(target: Callable[..., Any] | str) -> bool:

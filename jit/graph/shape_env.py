@@ -1,4 +1,7 @@
-"""The ShapeEnv of a trace, a subclass of torch's that makes no messages of its own, and whose caches keep nothing alive."""
+"""The ShapeEnv of a trace, a subclass of torch's that makes no messages of its own, and whose caches keep nothing alive.
+
+It is imported when something is symbolic for the first time in the process: torch's ShapeEnv needs sympy, z3, and through its validator all of the peer.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import sympy
+import torch._dynamo  # torch's ShapeEnv would import it when it is made: on the thread that traces
 from torch import SymInt
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -35,12 +39,6 @@ class TraceShapeEnv(ShapeEnv):
         """The Python frame to which a symbol or guard is attributed: none of the program's. ShapeEnv would walk the stack each time, and import
         torch.export for that; the program's line is noted by `Shapes`."""
         return sys._getframe()
-
-
-def learnt_by(env: ShapeEnv) -> tuple[int, ...]:
-    """A value that changes whenever a ShapeEnv learns something."""
-    replacements = getattr(env, "_replacements_version_counter", 0)  # older versions count these with the others
-    return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, replacements
 
 
 CACHED = [function for function in vars(ShapeEnv).values() if hasattr(function, "cache_clear")]

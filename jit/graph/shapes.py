@@ -12,7 +12,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -33,13 +33,19 @@ from framejit.graph.inputs import GraphInput, identifier, is_static
 from framejit.graph.torch_sources import InputSource
 from framejit.graph.trace_state import TraceState
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
-from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.tensors.tensorkind import kind_of_class
+from framejit.process.when_needed import when_needed
+
+if TYPE_CHECKING:
+    from framejit.graph.shape_env import TraceShapeEnv
+    from framejit.guards import shape_program
+else:
+    shape_program = when_needed("framejit.guards.shape_program")
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, if that is known."""
@@ -91,7 +97,6 @@ class Shapes:
     def __init__(self, state: TraceState) -> None:
         self.dynamic = state.dynamic
         self.takes_unbacked = state.demands.takes_unbacked
-        self.env = state.fakes.shape_env
         self.origins: dict[sympy.Symbol, NumberObject] = {}
         """The number that each symbol stands for, with the place where it is read from the call."""
         self.properties: dict[Source, sympy.Expr] = {}
@@ -108,6 +113,11 @@ class Shapes:
         self._small: dict[sympy.Basic, UserLine | None] = {}
         self._names: dict[str, int] = {}
         self._named: dict[str, SymInt] = {}
+
+    @property
+    def env(self) -> TraceShapeEnv:
+        """The ShapeEnv, which is made when it is first needed."""
+        return self._state.fakes.symbols()
 
     def may_be_constants(self) -> bool:
         """Return whether something is symbolic, but nothing because the program has declared it to be."""
@@ -291,6 +301,8 @@ class Shapes:
 
     def note_lines(self) -> None:
         """Note the program's current line for all guards that the ShapeEnv has made since the last time."""
+        if self._state.fakes.shape_env is None:
+            return
         missing = len(self.env.guards) - len(self.lines)
         if missing:
             self.lines += [self._state.vm.user_line()] * missing
@@ -366,6 +378,8 @@ class Shapes:
 
     def assumptions(self) -> list[Assumption]:
         """The assumptions of the trace and the backend about numbers."""
+        if self._state.fakes.shape_env is None:
+            return []
         self.note_lines()
         return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True) if not self._of_nested(guard.expr)]
 
@@ -394,13 +408,13 @@ class Shapes:
         facts += self._beside_nested()
         facts += [*self._float_facts.items(), *self._small.items()]
         try:
-            guard = shapes_hold(facts, reads)
+            guard = shape_program.shapes_hold(facts, reads)
             if guard is None or guard.check(None, call):
                 return guard
-        except UntranslatableError:
+        except shape_program.UntranslatableError:
             pass
         # No program can compute the facts, or they aren't even true of this call: only calls with the values of this one are served.
-        return shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
+        return shape_program.shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
 
     def _check_declared(self) -> None:
         """Check that whatever the program has declared to be symbolic still is. Raises ConstraintViolation."""

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit.errors import UserFrame
 from framejit.graph.annotations import CUSTOM, annotation_in_force
@@ -62,14 +60,14 @@ class TraceState:
         made_again: functions that are called with each node whose fake was made again after an undo.
     """
 
-    def __init__(
-        self, vm: RunningTrace, fake_mode: FakeTensorMode | None, shape_env: ShapeEnv | None, dynamic: Dynamic, demands: Demands
-    ) -> None:
+    def __init__(self, vm: RunningTrace, dynamic: Dynamic, demands: Demands) -> None:
         self.vm = vm
         self.trail = vm.trail
         self.demands = demands
         self.dynamic = dynamic
-        self.fakes = Fakes(self.trail, fake_mode, shape_env, demands.takes_unbacked)
+        self.fakes = Fakes(self.trail, demands.takes_unbacked)
+        if demands.lifts_symbols:
+            self.fakes.symbols()  # the backend has a ShapeEnv, whether something is symbolic or not
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.function_modes = FunctionModes(self.trail)
         self.body = self.outermost = Body(self.trail, transform=AROUND_THE_CALL if are_in_force() else None)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from types import CodeType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import sympy
 import torch
@@ -38,6 +38,9 @@ from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
 
+if TYPE_CHECKING:
+    from framejit.graph.shape_env import TraceShapeEnv
+
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 MEMOS = ["item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo"]
@@ -56,7 +59,6 @@ class Unbacked:
         self.present = False
         """Whether the trace has ever had an unbacked symbol."""
         self._state = state
-        self._env = state.fakes.shape_env
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
@@ -66,6 +68,19 @@ class Unbacked:
         """The symbolic ints among the arguments of the operator that runs on fakes."""
         self.checked: dict[fx.Node, tuple[tuple[CodeType, int], breaks.Break]] = {}
         """The checks in the graph: the instructions of the program that make them, and why these would break the trace."""
+
+    @property
+    def _env(self) -> TraceShapeEnv:
+        return self._state.fakes.symbols()
+
+    def forget_pending(self) -> None:
+        """Forget symbols that an operator has made on fakes, and which no node gives."""
+        if self._is_pending():
+            self._env.pending_fresh_unbacked_symbols.clear()
+
+    def _is_pending(self) -> bool:
+        """Return whether an operator has made symbols on fakes that no node gives yet."""
+        return self._state.fakes.shape_env is not None and bool(self._env.pending_fresh_unbacked_symbols)
 
     def may_begin(self) -> bool:
         """Return whether a number read from a tensor can be in the graph that is being built."""
@@ -81,7 +96,7 @@ class Unbacked:
             if is_unbacked(size):
                 self.present = True
                 self._expressions[size.node.expr] = f"{name}.size({dim})", self._place()[1]
-        self._env.pending_fresh_unbacked_symbols.clear()
+        self.forget_pending()
 
     # Operators.
 
@@ -121,7 +136,7 @@ class Unbacked:
 
     def failed(self, error: Exception, name: str, args: Any, target: Any) -> breaks.Break:
         """The break reason after an operator has raised an error on fakes."""
-        self._env.pending_fresh_unbacked_symbols.clear()
+        self.forget_pending()
         if self.present:
             self._state.fakes.changes_with_undoing()
         if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._expressions.keys():
@@ -144,7 +159,7 @@ class Unbacked:
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check an operator after it has run. Returns the symbols that its result binds, for the node's metadata."""
-        if not self.present and not self._env.pending_fresh_unbacked_symbols:
+        if not self.present and not self._is_pending():
             return None
         if changes:
             for fake in self._state.fakes.sharing_memory(fakes):
@@ -167,6 +182,8 @@ class Unbacked:
         return bindings
 
     def _asserted(self) -> list[Any]:
+        if self._state.fakes.shape_env is None:
+            return []
         return [fact for facts in self._env.deferred_runtime_asserts.values() for fact in facts]
 
     # Numbers.
@@ -186,7 +203,7 @@ class Unbacked:
     def bind_again(self, node: fx.Node) -> None:
         """Update the symbols of a node that was run again on new fakes."""
         node.meta.pop("unbacked_bindings", None)
-        if self._env.pending_fresh_unbacked_symbols:
+        if self._is_pending():
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
 
     def known(self, sym: Any) -> Datum | None:
@@ -261,7 +278,7 @@ class Unbacked:
         """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
         if not self.present:
             return False
-        self._env.pending_fresh_unbacked_symbols.clear()
+        self.forget_pending()
         if isinstance(error, GuardOnDataDependentSymNode):
             return self.settle(error.cond.free_symbols)
         used = (*numbers_in(args), *(size for fake in fakes for size in fake.shape))
@@ -302,7 +319,7 @@ class Unbacked:
             self._break_graph(condition)
 
     def _break_graph(self, condition: sympy.Basic) -> NoReturn:
-        self._env.pending_fresh_unbacked_symbols.clear()
+        self.forget_pending()
         reason = self.reason(condition)
         for number in [self._numbers[symbol] for symbol in condition.free_symbols & self._numbers.keys()]:
             self._stop(reason, number)

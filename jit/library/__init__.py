@@ -1,4 +1,8 @@
-"""Models of library functions, a file per module; `load` fills the registry with them (objects/core/registry.py)."""
+"""Models of library functions, a file per module; `load` fills the registry with them (objects/core/registry.py).
+
+A package whose subject is a module of torch's that `import torch` doesn't import says so: `IS_ABOUT = "torch.distributed.tensor"`. Its files are loaded once
+something has imported that module, before the next trace: until then, no value can be of this subject.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,26 @@ import sys
 from importlib import import_module
 
 from framejit import graph, objects
+from framejit.process import when_needed
+
+_waiting: dict[str, list[str]] = {}
+"""The files that aren't loaded yet, by the module that their package is about."""
 
 
 def load() -> None:
-    """Import every file of graph/, objects/ and library/: each registers its meanings."""
+    """Import every file of graph/, objects/ and library/, where each registers its meanings, but those that are imported when needed."""
     for package in (graph, objects, sys.modules[__name__]):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            import_module(info.name)
+            about = getattr(sys.modules[info.name.rpartition(".")[0]], "IS_ABOUT", None)
+            if about is not None:
+                _waiting.setdefault(about, []).append(info.name)
+            elif info.name not in when_needed.NAMES:
+                import_module(info.name)
+    load_waiting()
+
+
+def load_waiting() -> None:
+    """Import the files about modules that have been imported by now."""
+    for about in [about for about in _waiting if when_needed.is_loaded(about)]:
+        for name in _waiting.pop(about):
+            when_needed.load(name)

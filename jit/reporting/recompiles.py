@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,17 +15,15 @@ from framejit.errors import RecompileError, UserFrame, program_name
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call, Path
+from framejit.process.when_needed import when_needed
 from framejit.program.code_kinds import MODULE_CALLS
 from framejit.torch_state.torch_function_stack import in_force
+
+explain = when_needed("framejit.guards.explain")
 
 NOTHING: Mapping[Path, Dimensions] = {}
 UNKNOWN = Change((), Guard)
 """The cause of a recompile if no guard fails any more, because something has changed and changed back."""
-
-
-def explain() -> Any:
-    """framejit.guards.explain, which is loaded when first needed."""
-    return importlib.import_module("framejit.guards.explain")
 
 
 def name_of(function: types.FunctionType, module: nn.Module | None, resumed_at: UserFrame | None = None) -> str:
@@ -60,7 +57,7 @@ def cause_of(entry: Entry, call: Call) -> Change:
 def failure_of(entry: Entry, call: Call) -> Any:
     """The first failing guard of an entry, with what it expected and found (framejit.guards.explain.Failure); None if all guards hold."""
     guard = first_failing(entry, call)
-    return None if guard is None else explain().failure_of(guard, call)
+    return None if guard is None else explain.failure_of(guard, call)
 
 
 def is_symbolic(guard: Guard, call: Call, varying: Mapping[Path, Dimensions]) -> bool:
@@ -77,7 +74,7 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False, vary
     """
     alike: dict[Any, tuple[Any, list[str], list[int], list[Any]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.spec.origin.number):
-        found = explain().failures(entry.spec.guards, call) if everything else [failure_of(entry, call)]
+        found = explain.failures(entry.spec.guards, call) if everything else [failure_of(entry, call)]
         for failure in [failure for failure in found if failure is not None] or [None]:
             key = None if failure is None else (type(failure.guard), failure.source, failure.found, failure.line, failure.hint)
             _, expected, numbers, differences = alike.setdefault(key, (failure, [], [], []))
@@ -91,7 +88,7 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False, vary
         text = "its guards hold now"
         if failure is not None:
             symbolic = is_symbolic(failure.guard, call, varying)
-            text = str(replace(failure, expected=explain().listed(expected), numbers=tuple(differences), symbolic=symbolic))
+            text = str(replace(failure, expected=explain.listed(expected), numbers=tuple(differences), symbolic=symbolic))
         lines.append(f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers))}: {text}")
     return lines
 

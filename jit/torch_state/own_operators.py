@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch._library import simple_registry
 from torch._ops import OpOverload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +42,9 @@ class Operator:
 
     def fake(self, function: F) -> F:
         """Register what gives results without data, of the right shapes and dtypes, for arguments without data."""
-        torch.library.register_fake(f"{NAMESPACE}::{self.name}", function, lib=LIBRARY)
+        # torch.library.register_fake does this too, after it has looked in all modules of the process for the one that calls it.
+        entry = simple_registry.singleton.find(f"{NAMESPACE}::{self.name}")
+        LIBRARY._registration_handles.append(entry.fake_impl.register(function, f"{function.__module__}.{function.__qualname__}", lib=LIBRARY))
         return function
 
     def gradient(self, remember: Callable[..., None]) -> Callable[[F], F]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,13 @@ from torch import nn
 from framejit._runtime import CompiledFunction
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument
+from framejit.process.when_needed import when_needed
 from framejit.said.directives import untraced
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+lowered = when_needed("framejit.user.exporting.lowered")
 
 
 @untraced
@@ -51,5 +53,4 @@ def export(
     call = raw_call(type(target))
     if isinstance(call, CompiledFunction) and not isinstance(target, nn.Module):
         target = call.__get__(target)
-    exported: Any = importlib.import_module("framejit.user.exporting.lowered").exported  # which loads torch.export and sympy
-    return exported(target, args, dict(kwargs or {}), dynamic_shapes)  # type: ignore[no-any-return]
+    return lowered.exported(target, args, dict(kwargs or {}), dynamic_shapes)  # type: ignore[no-any-return]

@@ -11,10 +11,13 @@ from torch import nn
 from framejit._runtime import CompiledFunction
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, FramejitError
+from framejit.process.when_needed import when_needed
 from framejit.said.directives import untraced
 
 if TYPE_CHECKING:
     from framejit.user.exploring.regions import ExploredInputs
+
+explore = when_needed("framejit.user.exploring.explore")
 
 
 @untraced
@@ -60,5 +63,4 @@ def valid_inputs(
         target = call.__get__(target)
     if importlib.util.find_spec("z3") is None:
         raise FramejitError("valid_inputs() needs z3, which is not installed: pip install z3-solver")
-    explore: Any = importlib.import_module("framejit.user.exploring.explore").explore  # which loads z3
-    return explore(target, example_args, dict(example_kwargs or {}), dynamic, max_regions, seconds)  # type: ignore[no-any-return]
+    return explore.explore(target, example_args, dict(example_kwargs or {}), dynamic, max_regions, seconds)  # type: ignore[no-any-return]

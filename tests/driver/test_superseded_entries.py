@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import framejit
-from framejit.compiler import superseded
 from framejit.compiler.superseded import fate
 from framejit.driver import callback
+from framejit.guards import superseded
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,9 @@ from framejit._runtime import CompiledFunction
 from framejit.compiler import compile as stages
 from framejit.compiler import compiled as compiled_stage
 from framejit.compiler import planned as planned_stage
-from framejit.compiler import surroundings
 from framejit.driver import loader
 from framejit.objects.core import abstract
+from framejit.process import collector
 from framejit.tracing.tracer import Tracer
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -708,7 +708,7 @@ def test_nothing_is_written_into_the_users_namespaces():
 def test_objects_that_the_program_has_frozen_stay_frozen(monkeypatch):
     """And they are counted once: to count them is to walk through all of them."""
     counted, count = [], gc.get_freeze_count
-    monkeypatch.setattr(surroundings, "_program_freezes", False)
+    monkeypatch.setattr(collector, "_program_freezes", False)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(count()) or counted[-1])
     gc.freeze()
     for _ in range(3):

@@ -109,10 +109,15 @@ def is_not_nested(vm: VM, region: Object) -> bool:
     return True
 
 
+def asks_for_errors() -> bool:
+    """Return whether `torch._dynamo.error_on_graph_break(True)` is in force. It isn't if nothing has imported torch's own tracer."""
+    return bool(getattr(sys.modules.get(UTILITIES), ASKED, False))
+
+
 def asked_for_errors(vm: VM) -> bool:
     """Return whether `torch._dynamo.error_on_graph_break(True)` is in force in the trace; guarded."""
     module = sys.modules.get(UTILITIES)
     if module is None:
-        return False
+        return bool(vm.guards.read(asks_for_errors))
     found = vm.globals_of(module.__dict__).lookup(vm, ASKED)
     return found is not None and bool(vm.observe(found).constant(vm))

@@ -5,6 +5,7 @@ tests/objects/arrays/test_array_functions.py compares each of them with NumPy, f
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy
@@ -113,8 +114,14 @@ def named(name: str) -> Any:
 
 def exists(name: str) -> bool:
     """Return whether the installed NumPy has a function of this name."""
-    *path, last = name.split(".")
-    return last in dir(named(".".join(path)) if path else numpy)
+    path, _, last = name.rpartition(".")
+    return last in names_in(path)
+
+
+@functools.cache
+def names_in(path: str) -> frozenset[str]:
+    """The names in NumPy, or in what it has at this path. To ask for one that isn't there may warn."""
+    return frozenset(dir(named(path) if path else numpy))
 
 
 BY_FUNCTION: dict[int, str] = {id(named(name)): name for name in (*sorted(BY_NUMPY | CHANGING | TOLD_BY_FORM), *FUNCTIONS) if exists(name)}

@@ -2,20 +2,29 @@
 
 Importing runs the module's code and the program's import hooks, so it is never done while tracing. The entry of such a break is guarded by the
 module's absence from `sys.modules`: once it is there, the next call is compiled without the break.
+
+torch's own modules are imported while tracing, on another thread. framejit and torch import many of them when something first needs them, and it must make no
+difference to the program which ones these have been.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import sys
 import types
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn
 
+import torch
+
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Namespace, Object
+from framejit.process.when_needed import is_loaded, load
 
+LAZY: frozenset[str] = frozenset(getattr(torch, "_lazy_modules", ()))
+"""The modules that torch imports when they are asked for as its attributes."""
 WAITING: type | None = getattr(types, "LazyImportType", None)
 """The type of what stands for a module, or for a name in one, until a lazy import is done."""
 
@@ -54,6 +63,8 @@ def import_submodules(vm: VM, package: Object, names: Any) -> None:
     for name in names:
         if type(name) is not str or name == "*":
             not_traced(vm, f"the names {names!r} out of a package")
+        if type(package.value) is ModuleType and name not in vars(package.value):
+            bring(f"{package.value.__name__}.{name}")
         if abstract.lookup_attr(vm, package, name) is None:
             prefix = vm.observe(abstract.getattr_(vm, package, "__name__")).constant(vm)
             if not isinstance(prefix, str):
@@ -67,6 +78,19 @@ def imported(vm: VM, name: str, found: Object | None) -> Object | None:
     if WAITING is not None and found is not None and vm.observe(found).cls is WAITING:
         not_traced(vm, f"{name}, whose import is lazy")
     return found
+
+
+def bring(name: str) -> None:
+    """Import a module, if it is one of torch's. If that fails, the program's own instruction says why."""
+    if name.startswith("torch.") and not is_loaded(name):
+        with contextlib.suppress(Exception):
+            load(name)
+
+
+def bring_attribute(module: ModuleType, name: str) -> None:
+    """Import the module that an attribute of torch is, if torch imports it when it is first asked for."""
+    if module is torch and name in LAZY and name not in vars(torch):
+        bring(f"torch.{name}")
 
 
 def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> str:
@@ -86,6 +110,7 @@ def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> st
 
 def loaded(vm: VM, name: str) -> Object:
     """The module of that name in `sys.modules`."""
+    bring(name)
     modules = vm.globals_of(sys.modules)
     found = modules.lookup(vm, name)
     if found is None:

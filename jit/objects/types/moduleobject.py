@@ -34,6 +34,7 @@ class ModuleObject(IdentityConstant):
             return self._getattr_of_subclass(vm, name)
         if name == "__dict__":
             return self.instance_dict(vm)
+        imports.bring_attribute(self.value, name)
         found = self.instance_dict(vm).lookup(vm, name)
         if name == "__annotations__" and found is None:
             vm.unsupported(breaks.UnsupportedValue("the annotations of a module, which are made when they are asked for"))

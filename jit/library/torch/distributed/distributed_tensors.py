@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
 from framejit import breaks
 from framejit.breaks import Break
@@ -34,12 +37,6 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchobject import TorchConstObject, make_constructor
 from framejit.objects.types.constobject import CONST_BUILDERS
 from framejit.torch_state.torch_classes import is_distributed
-
-if torch.distributed.is_available():
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor import DTensor, distribute_tensor
-    from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
-
 
 ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
 """Says whether operators take distributed tensors and others together."""
@@ -188,21 +185,15 @@ def read_placements(vm: VM, tensor: TensorObject) -> Object:
     return vm.from_real(layout_of(vm, tensor).placements)
 
 
-def register() -> None:
-    """Register the meanings of distributed tensors and their placements."""
-    wraps(Placement)(wrap_placement)
-    for cls in (Shard, Replicate, Partial):
-        models(cls)(make_constructor(cls))
-        CONST_BUILDERS[cls] = lambda vm, value: PlacementObject(value)
-    makes_node(DTensor.from_local, lambda options: options.get("run_check") or options.get("device_mesh") is None)
-    makes_node(DTensor.to_local)
-    makes_node(DTensor.redistribute)
-    makes_node(DTensor.full_tensor)
-    unsupported(breaks.TensorSubclass("DTensor, made by distribute_tensor(), which communicates"), distribute_tensor)
-    models(DeviceMesh.__getitem__)(part_of_mesh)
-    models(DTensor.device_mesh.fget)(read_mesh)
-    models(DTensor.placements.fget)(read_placements)
-
-
-if torch.distributed.is_available():
-    register()
+wraps(Placement)(wrap_placement)
+for cls in (Shard, Replicate, Partial):
+    models(cls)(make_constructor(cls))
+    CONST_BUILDERS[cls] = lambda vm, value: PlacementObject(value)
+makes_node(DTensor.from_local, lambda options: options.get("run_check") or options.get("device_mesh") is None)
+makes_node(DTensor.to_local)
+makes_node(DTensor.redistribute)
+makes_node(DTensor.full_tensor)
+unsupported(breaks.TensorSubclass("DTensor, made by distribute_tensor(), which communicates"), distribute_tensor)
+models(DeviceMesh.__getitem__)(part_of_mesh)
+models(DTensor.device_mesh.fget)(read_mesh)
+models(DTensor.placements.fget)(read_placements)

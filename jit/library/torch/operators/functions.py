@@ -17,7 +17,7 @@ from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, IdentityConstant, Object
-from framejit.objects.core.registry import app_of, call_model, model_of, models, models_by_default, unsupported, wraps
+from framejit.objects.core.registry import app_of, call_model, model_of, models, models_by_default, named, unsupported, wraps
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, is_checked
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import torch_call
@@ -153,9 +153,16 @@ def is_compiling(vm: VM) -> Object:
 
 
 models(
-    torch.compiler.is_exporting, torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing,
-    torch.onnx.is_in_onnx_export, torch._C._is_tracing,
+    torch.compiler.is_exporting, torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing,
 )(folds_to(False))  # fmt: skip
+
+
+@named("torch.onnx", "is_in_onnx_export")
+def is_in_onnx_export(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    """The module of this function is imported when something first asks torch for it."""
+    return vm.const(False)
+
+
 models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None))
 
 

@@ -1,0 +1,283 @@
+"""The fake mode of a trace: torch's, but without the import of torch's own tracer, which ordinary tensors and operators don't need.
+
+torch's mode imports its tracer for settings when it is made, for the types of sources when it makes a fake, and for settings when it runs an operator.
+While nothing is symbolic, this mode makes the fakes of dense tensors, and runs ATen's operators on them, by the same steps. Everything else is left to torch's
+own code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+from torch._decomp import decomposition_table, meta_table
+from torch._functorch import config
+from torch._library import simple_registry
+from torch._ops import OpOverload
+from torch._subclasses import fake_impls, fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, in_kernel_invocation_manager
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nested._internal import nested_tensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from framejit.graph.torch_sources import InputSource
+from framejit.torch_state import peer
+from framejit.torch_state.torch_classes import PLAIN_TENSORS
+
+SETTINGS = ("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "TORCH_FAKE_TENSOR_DISPATCH_CACHE_CROSSCHECK")
+"""Variables of the environment that the settings for fake modes are read from. If they are set, torch reads them itself."""
+NAMES_OF_INIT = frozenset({
+    "log", "debug", "id", "super", "__init__", "FakeTensorConverter", "traceback", "extract_stack", "nested", "_internal", "nested_tensor",
+    f"{peer.PEER}.config", "torch._functorch.config", "torch.nested._internal.nested_tensor", peer.PEER.partition(".")[2], "_functorch", "config", "_C",
+    "_TorchDispatchModeKey", "FAKE", "fake_tensor_propagate_real_tensors", "fake_tensor_allow_unsafe_data_ptr_access", "fake_tensor_allow_meta",
+    "fake_tensor_cache_enabled",
+    "fake_tensor_cache_crosscheck_enabled", "_tensor_id_counter",
+})  # fmt: skip
+"""What torch's mode refers to when it is made, besides its fields."""
+ARGUMENTS = frozenset({int, float, bool, complex, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format})
+"""The types of an operator's arguments that aren't tensors and mean the same on fakes."""
+UNNAMED = InputSource("a tensor")
+"""The source of fakes whose sizes are constants: torch makes one of its own where it gets none, or takes the tensor's number for a constant."""
+
+
+def make_fake_mode() -> FakeTensorMode:
+    """A new fake mode for a trace in which nothing is symbolic. It is an instance of torch's own class, for which the rules of operators are registered."""
+    fields = {} if peer.is_there() or any(name in os.environ for name in SETTINGS) else fields_of_mode()
+    if fields and set(FakeTensorMode.__init__.__code__.co_names) <= NAMES_OF_INIT | fields.keys():
+        mode = FakeTensorMode.__new__(FakeTensorMode)
+        TorchDispatchMode.__init__(mode)
+        mode.__dict__.update(fields)
+    else:
+        peer.bring()
+        mode = FakeTensorMode(allow_non_fake_inputs=False)
+    mode.fake_tensor_converter = TraceConverter(copy_data=mode.propagate_real_tensors)
+    if not mode.propagate_real_tensors:
+        mode.__dict__["_dispatch_impl"] = Dispatch(mode)
+    return mode
+
+
+def begin_symbols(mode: FakeTensorMode, env: ShapeEnv) -> None:
+    """Let fakes of a mode have symbols from now on, and torch run all operators on them."""
+    mode.shape_env, mode.static_shapes = env, False
+    mode.__dict__.pop("_dispatch_impl", None)
+
+
+class Dispatch:
+    """Runs operators on the fakes of a mode, in the place of the method `_dispatch_impl` of torch's class. torch's caches are around it."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self._mode = weakref.ref(mode)
+
+    def __call__(self, func: Any, types: Sequence[type], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        mode = self._mode()
+        assert mode is not None
+        if func in mode.lift_fns and len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+            return constant_of(mode, func(*args))
+        if is_ordinary(func):
+            leaves = list(leaves_of(args, kwargs))
+            if are_ordinary(mode, func, leaves):
+                mode.invalidate_written_to_constants(func, [leaf for leaf in leaves if type(leaf) is FakeTensor], args, kwargs)
+                found = run(mode, func, args, kwargs, leaves)
+                if found is not NotImplemented:
+                    return found
+        peer.bring()
+        return FakeTensorMode._dispatch_impl(mode, func, types, args, kwargs)  # type: ignore[arg-type]
+
+
+def constant_of(mode: FakeTensorMode, tensor: torch.Tensor) -> FakeTensor:
+    """The fake of a tensor that `torch.tensor` has made. If it is small, its data is known."""
+    if not mode.may_turn_const(tensor):
+        return mode.fake_tensor_converter.from_real_tensor(mode, tensor)
+    with no_dispatch():
+        copy = tensor.clone()
+    return mode.fake_tensor_converter.from_real_tensor(mode, copy, make_constant=True)
+
+
+def are_ordinary(mode: FakeTensorMode, func: OpOverload, leaves: Sequence[Any]) -> bool:
+    """Return whether an operator's arguments are fakes of a mode, not all with known data, and constants."""
+    fakes = [leaf for leaf in leaves if type(leaf) is FakeTensor]
+    for fake in fakes:
+        if fake.fake_mode is not mode or fake.layout is not torch.strided:
+            return False
+        if getattr(fake, "dispatch_keys", None) is not None:  # it stands for a tensor of MKL-DNN
+            return False
+    if any(type(leaf) not in ARGUMENTS for leaf in leaves if type(leaf) is not FakeTensor):
+        return False
+    return any(fake.constant is None for fake in fakes) if fakes else not takes_tensors(func)
+
+
+@functools.cache
+def takes_tensors(func: OpOverload) -> bool:
+    """Return whether a tensor may be among an operator's arguments."""
+    return any(fake_impls.contains_tensor_types(argument.type) for argument in func._schema.arguments)
+
+
+def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[object]) -> Any:
+    """Run an ordinary operator, in the order in which torch looks for a way: a decomposition, an implementation for fakes, the kernel for meta tensors.
+    NotImplemented: there is none, and torch runs the operator for real."""
+    if func not in meta_table and not mode.cpp_meta_supports_symint(func):
+        with mode:
+            if func in decomposition_table and fake_tensor.torch_decomp_decompositions(func):
+                return decomposition_table[func](*args, **kwargs)
+            found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+    if has_own_meta(func):
+        with mode:
+            return func.prim_meta_impl(*args, **kwargs)
+    for implementation in implementations_of(func):
+        with mode if consists_of_others(func) else contextlib.nullcontext():
+            found = implementation(mode, func, *args, **kwargs)
+        if found is not NotImplemented:
+            return found
+    if not fake_impls.has_meta(func):
+        return NotImplemented
+    try:
+        with in_kernel_invocation_manager(mode):
+            found = func(*args, **kwargs)
+    except NotImplementedError:
+        return NotImplemented
+    device: Any = kwargs.get("device")
+    return mode.wrap_meta_outputs_with_default_device_logic(found, func, leaves, device=device)
+
+
+def fields_of_mode() -> dict[str, Any]:
+    """The fields of a new fake mode, as torch sets them while the settings of its own tracer are those that it comes with."""
+    propagates = config.fake_tensor_propagate_real_tensors
+    return {
+        "allow_fallback_kernels": True, "allow_non_fake_inputs": False, "allow_scalar_outputs": False, "propagate_real_tensors": propagates,
+        "fake_tensor_converter": None, "static_shapes": True, "shape_env": None, "allow_meta": config.fake_tensor_allow_meta,
+        "_allow_unsafe_data_ptr_access": config.fake_tensor_allow_unsafe_data_ptr_access, "cache_enabled": not propagates, "cache_crosscheck_enabled": False,
+        "in_kernel_invocation": False, "enter_stack": [], "_stack_trace": [], "_stack": None, "_mode_key": torch._C._TorchDispatchModeKey.FAKE,
+        "nt_tensor_id_initial_count": nested_tensor._tensor_id_counter, "nt_tensor_id_counter": nested_tensor._tensor_id_counter,
+    }  # fmt: skip
+
+
+def leaves_of(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[object]:
+    """An operator's arguments, and the items of those that are lists."""
+    for arg in (*args, *kwargs.values()):
+        if isinstance(arg, (list, tuple)):
+            yield from leaves_of(arg, {})
+        else:
+            yield arg
+
+
+def is_ordinary(func: Any) -> bool:
+    """Return whether torch runs an operator on fakes without special treatment: it is one of ATen's, or of those that decompositions consist of."""
+    if type(func) is not OpOverload or func in FakeTensorMode.lift_fns:
+        return False
+    if func.namespace == "aten":
+        return simple_registry.singleton.find(func.name()).fake_impl.kernel is None
+    return has_own_meta(func)
+
+
+def has_own_meta(func: OpOverload) -> bool:
+    """Return whether an operator that decompositions consist of says itself what its result is on fakes."""
+    return func.namespace == "prims" and hasattr(func, "prim_meta_impl") and not fake_impls.stride_incorrect_op(func)
+
+
+def consists_of_others(func: OpOverload) -> bool:
+    """Return whether the implementation of an operator for fakes is made of other operators on them. Where a fake mode isn't on, such an operator looks first
+    whether a fake is a distributed tensor, and imports that class."""
+    return getattr(fake_impls.op_implementations_dict.get(func), "__module__", None) == "torch._refs"
+
+
+def implementations_of(func: OpOverload) -> Iterator[Callable[..., Any]]:
+    """torch's implementations of an operator for fakes."""
+    return (implementation for concerns, implementation in fake_impls.op_implementations_checks if concerns(func))
+
+
+class TraceConverter(FakeTensorConverter):
+    """Makes fakes of real tensors."""
+
+    def from_real_tensor(
+        self,
+        fake_mode: FakeTensorMode,
+        t: torch.Tensor,
+        make_constant: bool = False,
+        shape_env: Any = None,
+        *,
+        source: Any = None,
+        symbolic_context: Any = None,
+        trace: bool = True,
+    ) -> FakeTensor:
+        """The fake of a real tensor, one for each."""
+        if source is None:
+            source, trace = UNNAMED, False
+        if shape_env is None and symbolic_context is None:
+            known: FakeTensor | None = self._get_memo(t)
+            made = self._fake_of(fake_mode, t, t if make_constant else None) if known is None else known
+            if made is not None:
+                return made
+        peer.bring()
+        return super().from_real_tensor(
+            fake_mode, t, make_constant, shape_env, source=source, symbolic_context=symbolic_context, trace=trace
+        )
+
+    def _fake_of(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
+        """A new fake of a dense tensor, or of a view of one that autograd doesn't record. None for others."""
+        if not is_dense(tensor):
+            return None
+        base = tensor._base if tensor._is_view() else None
+        if base is None:
+            return self._fake_of_base(mode, tensor, constant)
+        if constant is not None or not is_dense(base) or base.dtype != tensor.dtype or base.requires_grad or tensor.requires_grad or base.is_inference():
+            return None
+        known: FakeTensor | None = self._get_memo(base)
+        whole = self._fake_of_base(mode, base, None) if known is None else known
+        return None if whole is None else self._fake_of_view(tensor, whole)
+
+    def _fake_of_base(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
+        """A new fake of a tensor that lies at the beginning of its memory; None if it doesn't, or if it shares its memory with another that has a fake."""
+        memory = self.meta_converter
+        described = memory.describer.describe_tensor(tensor)
+        storage = described.storage
+        if storage is None or described.storage_offset != 0 or storage.id in memory.storage_memo:
+            return None
+        with torch.inference_mode(tensor.is_inference()), no_dispatch():
+            elem = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+            made = FakeTensor(mode, elem, tensor.device, constant=constant)
+        if tensor.requires_grad:
+            made.requires_grad = True
+            if not tensor.is_leaf:
+                with torch.inference_mode(tensor.is_inference()):
+                    made = torch._C._functions.DelayedError("the gradient goes on outside of the graph", 1)(made)  # type: ignore[assignment]
+        memory.set_storage_memo(storage, made.untyped_storage())
+        if storage.size == 0:
+            made.untyped_storage().resize_(0)
+        if type(tensor) is torch.nn.Parameter:
+            made._is_param = True
+        memory.set_tensor_memo(described, made)
+        if constant is not None:
+            self.add_constant_storage_mapping(made)
+        return made
+
+    def _fake_of_view(self, view: torch.Tensor, base: FakeTensor) -> FakeTensor:
+        """A new fake of a view without an autograd record, by the fake of its base."""
+        with torch.no_grad(), base.fake_mode:
+            made: Any = base.as_strided(view.size(), view.stride(), view.storage_offset())
+        torch._C._autograd._set_creation_meta(made, torch._C._autograd._get_creation_meta(view))
+        made.fake_device = view.device
+        self.meta_converter.set_tensor_memo(self.meta_converter.describer.describe_tensor(view), made)
+        return made  # type: ignore[no-any-return]
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has nothing but data in its own memory, and maybe an autograd record."""
+    if not any(type(tensor) is cls for cls in PLAIN_TENSORS) or tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    if tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
+        return False
+    if torch._is_functional_tensor(tensor) or peek_interpreter_stack() is not None or is_functorch_wrapped_tensor(tensor):
+        return False
+    if tensor.requires_grad and tensor.is_leaf and getattr(tensor, "grad_dtype", tensor.dtype) != tensor.dtype:
+        return False
+    return "_is_buffer" not in tensor.__dict__ and (not tensor.is_leaf or tensor.grad is None) and not tensor.retains_grad
