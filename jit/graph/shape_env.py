@@ -10,15 +10,17 @@ from types import FrameType
 from typing import Any
 
 import sympy
-import torch._dynamo  # torch's ShapeEnv would import it when it is made: on the thread that traces
 from torch import SymInt
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from framejit.torch_state import peer
 
 
 class TraceShapeEnv(ShapeEnv):
     """`takes_unbacked`: it allows sizes that depend on data, and numbers read from tensors. `takes_items`: it allows the latter."""
 
     def __init__(self, takes_unbacked: bool = False) -> None:
+        peer.bring()  # torch's own __init__ would import it on this thread, whose frames some of its modules would keep
         super().__init__(allow_scalar_outputs=takes_unbacked, allow_dynamic_output_shape_ops=takes_unbacked)
         self.takes_items = takes_unbacked
         self.nested: set[sympy.Symbol] = set()
