@@ -28,7 +28,7 @@ from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
-from framejit.backends.translation_units import together
+from framejit.backends.translation_units import several_together, together
 from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.graph.demands import OF_OTHERS
@@ -55,6 +55,9 @@ class InductorBackend(Backend):
 
     def freezes(self) -> bool:
         return bool(self.patches.get("freezing", config.freezing))
+
+    def for_several(self) -> contextlib.AbstractContextManager[None]:
+        return several_together()
 
     def cudagraphs(self) -> bool:
         return bool(self.patches.get("triton.cudagraphs", config.triton.cudagraphs))

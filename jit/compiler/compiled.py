@@ -64,6 +64,8 @@ def compile_planned(planned: Planned) -> Compiled:
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
     with as_the_program_has_it():
         compiled = compile_graph(request)
+    if compiled.kinds > 1 and request.backend.runs_nodes:
+        errors = None  # a node runs in the place of others, too
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))

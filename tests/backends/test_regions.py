@@ -16,7 +16,7 @@ from torch import fx, nn
 from torch.utils.checkpoint import checkpoint
 
 import framejit
-from framejit.backends import aot_eager
+from framejit.backends import aot_eager, inductor
 from framejit.backends.regions.repeats import repeats
 
 
@@ -205,7 +205,8 @@ class Views(Stack):
         return x[1:], x.view(-1)
 
 
-MODELS = [*[lambda layer=layer: Stack(layer) for layer in LAYERS], Tied, OneDiffers, AllStates, WithMask, Hooked, Functions, WithoutGradients, UnderInference, Views]
+STACKS = [Tied, OneDiffers, AllStates, WithMask, Hooked, Functions, WithoutGradients, UnderInference, Views]
+MODELS = [*[lambda layer=layer: Stack(layer) for layer in LAYERS], *STACKS]
 NAMES = [layer.__name__ for layer in LAYERS] + [model.__name__ for model in MODELS[len(LAYERS) :]]
 WHOLE = {"ChangesTheOtherLayersResult"}
 """Those that aren't cut."""
@@ -243,3 +244,160 @@ def test_layers(request: pytest.FixtureRequest, make: Any, trains: bool) -> None
     close(found, expected, tolerance=1e-6)
     name = request.node.callspec.id.split("-")[0]
     assert (len(counted.graphs) == 1) == (name in WHOLE), [graph.code for graph in counted.graphs]
+
+
+def test_repeats() -> None:
+    layers = [0, 1, *[2, 3, 4] * 4, 5]
+    (found,) = repeats(layers, [1] * (len(layers) + 1), 4)
+    assert (found.start, found.period, found.count) == (2, 3, 4)
+    crossing = [3] * (len(layers) + 1)
+    crossing[3::3] = [1] * len(crossing[3::3])
+    (found,) = repeats(layers, crossing, 4)
+    assert list(found.cuts) == [3, 6, 9, 12]
+    first, second = repeats([1, 2, 1, 2, 1, 2, 9, 3, 4, 3, 4, 3, 4], [0] * 14, 3)
+    assert (first.start, first.count, second.start, second.count) == (0, 3, 7, 3)
+    assert repeats(list(range(20)), [0] * 21, 3) == []
+
+
+def compiled_graphs(model: nn.Module, *calls: torch.Tensor, **options: Any) -> list[fx.GraphModule]:
+    counted = Counted()
+    compiled = framejit.compile(model, backend=counted.backend, fullgraph=True, **options)
+    for x in calls:
+        close(compiled(x), model(x), tolerance=1e-6)
+    return counted.graphs
+
+
+def test_equal_layers_are_compiled_once() -> None:
+    graphs = compiled_graphs(Stack(count=20), torch.randn(5, 8), regions=True)
+    assert len(graphs) == 3  # what is before the layers, a layer, and what is after them
+    assert sum(len(graph.graph.nodes) for graph in graphs) < 40
+
+
+def test_a_layer_that_differs_is_compiled_separately() -> None:
+    whole = len(compiled_graphs(OneDiffers(), torch.randn(5, 8), regions=False))
+    assert whole == 1
+    assert len(compiled_graphs(OneDiffers(), torch.randn(5, 8), regions=True)) == 4
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_that_vary(dynamic: bool | None) -> None:
+    class Reshaping(Layer):
+        def forward(self, x):
+            rows, columns = x.shape
+            h = self.down(F.gelu(self.up(self.norm(x))))
+            return x + h.view(columns, rows).t().reshape(rows * columns).view(rows, -1) * rows
+
+    calls = [torch.randn(rows, 8) for rows in (5, 7, 3, 9)]
+    whole = compiled_graphs(Stack(Reshaping), *calls, dynamic=dynamic, regions=False)
+    cut = compiled_graphs(Stack(Reshaping), *calls, dynamic=dynamic, regions=True)
+    assert len(cut) == 3 * len(whole) < 3 * len(calls)
+
+
+def test_without_regions_and_where_it_does_not_pay() -> None:
+    small = torch.randn(5, 8)
+    assert len(compiled_graphs(Stack(count=20), small, regions=False)) == 1
+    assert len(compiled_graphs(Stack(count=20), small)) == 1  # aot_eager compiles nothing, and these do little
+
+
+@pytest.mark.parametrize("wrong", [1, "yes", 0])
+def test_a_wrong_option(wrong: Any) -> None:
+    with pytest.raises(framejit.BadArgument, match="regions must be None, True or False"):
+        framejit.compile(Stack(), regions=wrong)
+
+
+def test_options_that_differ_share_no_code() -> None:
+    model, counted = Stack(), Counted()
+    for regions in (False, True):
+        framejit.compile(model, backend=counted.backend, regions=regions)(torch.randn(5, 8))
+    assert len(counted.graphs) == 4
+
+
+def test_values_are_freed_after_their_last_use() -> None:
+    alive: list[int] = []
+    seen: list[weakref.ref[torch.Tensor]] = []
+
+    def compile_watching(gm: fx.GraphModule, inputs: Any) -> Any:
+        fn = aot_eager.compile_aot_eager(gm, inputs)
+
+        def run(*given: torch.Tensor) -> Any:
+            alive.append(sum(reference() is not None for reference in seen))
+            results = fn(*given)
+            seen.extend(map(weakref.ref, results))
+            return results
+
+        return run
+
+    with torch.no_grad():
+        framejit.compile(Stack(count=10), backend=replace(aot_eager.BACKEND, call=compile_watching), regions=True)(torch.randn(5, 8))
+    assert len(alive) == 12 and max(alive) <= 1
+
+
+def test_pieces_are_freed() -> None:
+    counted, model = Counted(), Stack()
+    framejit.compile(model, backend=counted.backend, regions=True, isolate_recompiles=True)(torch.randn(5, 8))
+    references = [weakref.ref(graph) for graph in counted.graphs]
+    del counted, model
+    gc.collect()
+    assert len(references) == 3 and all(reference() is None for reference in references)
+
+
+def test_gradients_that_reach_nothing_stay_undefined() -> None:
+    class TwoHeads(Stack):
+        def __init__(self):
+            super().__init__()
+            self.other = nn.Linear(8, 2)
+
+        def forward(self, x):
+            x = self.first(x)
+            for layer in self.layers:
+                x = layer(x)
+            return self.last(x), self.other(x)
+
+    model = TwoHeads()
+    for which in (0, 1):
+        model.zero_grad()
+        framejit.compile(model, backend="aot_eager", regions=True)(torch.randn(5, 8))[which].sum().backward()
+        assert (model.last.weight.grad is None) == (which == 1) and (model.other.weight.grad is None) == (which == 0)
+        assert model.layers[0].up.weight.grad is not None
+
+
+def test_an_error_in_a_layer_leaves_the_call() -> None:
+    class Looking(Layer):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.zeros(4, 8))
+
+        def forward(self, x):
+            return x + self.table[(x[:, :1] * 0).long().squeeze(-1) + (x[:, 0] > 50).long() * 9] + self.down(self.up(x))
+
+    compiled = framejit.compile(Stack(Looking), backend="aot_eager", regions=True)
+    x = torch.randn(5, 8)
+    compiled(x)
+    with pytest.raises(IndexError):
+        compiled(x * 1e6)
+    compiled(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+def test_inductor_compiles_layers_once_where_it_pays(trains: bool) -> None:
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([Layer(256) for _ in range(20)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    torch.manual_seed(0)
+    model = Wide().train(trains)
+    x = torch.randn(128, 256)
+    expected = steps(twin := copy.deepcopy(model), twin, x, trains)
+    seen: list[fx.GraphModule] = []
+    backend = inductor.BACKEND
+    watched = replace(backend, call=lambda gm, inputs, **kwargs: (seen.append(gm), backend.call(gm, inputs, **kwargs))[1])
+    found = steps(model, framejit.compile(model, backend=watched, fullgraph=True), x, trains)
+    close(found, expected, tolerance=1e-4)
+    assert 1 < len(seen) <= 3 and sum(len(gm.graph.nodes) for gm in seen) < 60

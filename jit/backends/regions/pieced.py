@@ -23,6 +23,7 @@ from framejit.backends.request import (
 )
 from framejit.backends.undefined_gradients import with_undefined_gradients
 from framejit.backends.view_geometry import number_nodes, symbols_of
+from framejit.errors import BackendError, FramejitError
 
 CompiledPiece = tuple[Callable[..., Any], bool, list[BackendGuard]]
 """A callable, whether it is boxed, and the backend's guards, whose indices are those of the piece's inputs."""
@@ -38,13 +39,20 @@ class Called:
 
 
 def compile_pieces(request: GraphRequest, pieces: Sequence[Piece], compile_one: Callable[[GraphRequest], CompiledPiece]) -> CompiledPiece:
-    """Compile each kind of piece once. `compile_one` compiles the graph of a request."""
+    """Compile each kind of piece once. `compile_one` compiles the graph of a request. Raises BackendError."""
     compiled: dict[Hashable, CompiledPiece] = {}
+    try:
+        with request.backend.for_several():
+            for number, piece in enumerate(pieces):
+                if piece.key not in compiled:
+                    compiled[piece.key] = compile_kind(request_of(request, piece, number), compile_one)
+    except FramejitError:
+        raise
+    except Exception as error:
+        raise BackendError(request.backend.name, f"raised {type(error).__name__}: {error}") from error
     called: list[Called] = []
     guards: list[BackendGuard] = []
-    for number, piece in enumerate(pieces):
-        if piece.key not in compiled:
-            compiled[piece.key] = compile_kind(request_of(request, piece, number), compile_one)
+    for piece in pieces:
         fn, boxed, asked = compiled[piece.key]
         called.append(Called(piece, fn, boxed))
         guards += guards_on(request, piece, asked)

@@ -75,7 +75,7 @@ def cut(request: GraphRequest, least: int, work: int) -> list[Piece]:
     """The pieces of the request's graph, in order. Where at least `least` nodes repeat, each piece does at least this work. Raises Uncuttable."""
     graph = request.gm.graph
     nodes = in_groups(graph)
-    if len(nodes) < 2 * least or not all(map(is_movable, nodes)):
+    if len(nodes) <= least or not all(map(is_movable, nodes)):
         raise Uncuttable
     try:
         found = [in_larger_parts(repeat, nodes, work) for repeat in repeats(labels(nodes), crossings(nodes), least)]
@@ -175,8 +175,8 @@ def check_changes(request: GraphRequest, parts: Sequence[Sequence[fx.Node]]) -> 
 def changed_by(node: fx.Node) -> set[int]:
     """The memory of the tensors that a node may change. Raises Uncuttable if it isn't known."""
     arguments = node.meta.get(CHANGES, ())
-    found = {memory_of(used) for used in arguments}
-    if None in found:
+    found = {memory for used in arguments if (memory := memory_of(used)) is not None}
+    if len(found) < len({memory_of(used) for used in arguments}):
         raise Uncuttable
     return found | {fake.untyped_storage()._cdata for fake in changed_statistics(node)}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy
 
-LEAST_PERIOD = 4
+LEAST_PERIOD = 2
 """The fewest nodes of a region."""
 MOST_PERIOD = 4000
 """The most nodes of a region that are looked for: the search takes time in proportion to this, and to the number of nodes."""
