@@ -81,7 +81,7 @@ LOADED: WeakValueDictionary[Kernel, Any] = WeakValueDictionary()
 """The functions of kernels, as long as a graph has them: the code for other sizes has many of the same."""
 
 
-class Waiting(LambdaFuture):
+class AwaitedKernel(LambdaFuture):
     """A kernel for which Inductor waits. Its `result()` is the function of the kernel."""
 
 
@@ -92,20 +92,20 @@ class Batch:
         self.several = several
         self._waiting: dict[Kernel, Future[Function]] = {}
         self._lock = threading.Lock()
-        self._put_off: list[tuple[dict[str, Any], str, Waiting]] = []
+        self._put_off: list[tuple[dict[str, Any], str, AwaitedKernel]] = []
 
-    def add(self, kernel: Kernel) -> Waiting:
+    def add(self, kernel: Kernel) -> AwaitedKernel:
         """The object that Inductor waits for."""
         if (function := LOADED.get(kernel)) is not None:
-            return Waiting(lambda: function)
+            return AwaitedKernel(lambda: function)
         with self._lock:
             future = self._waiting.setdefault(kernel, Future())
-        return Waiting(lambda: self._result(future))
+        return AwaitedKernel(lambda: self._result(future))
 
     def put_off(self, scope: dict[str, Any]) -> None:
         """Leave the kernels among the globals of a graph's code to `finish`."""
         for name, value in scope.items():
-            if isinstance(value, Waiting):
+            if isinstance(value, AwaitedKernel):
                 self._put_off.append((scope, name, value))
                 scope[name] = None
 

@@ -8,6 +8,7 @@ torch's modes other than it found them, or if its backward pass is a part of the
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -31,6 +32,8 @@ from framejit.torch_state.torch_modes import MODE_CHANGES, exit_keeping_casts
 
 SET_GRAD = torch._C._set_grad_enabled
 ENTERS = frozenset({_enter_autocast, _enter_inference_mode})
+UNCUT = 1000
+"""The cost of a cut where the graph can't be cut."""
 EXITS = frozenset({_exit_autocast, exit_keeping_casts, _exit_inference_mode})
 
 
@@ -72,13 +75,14 @@ def producer(node: fx.Node) -> fx.Node:
 
 
 def cut(request: GraphRequest, least: int, work: int) -> list[Piece]:
-    """The pieces of the request's graph, in order. Where at least `least` nodes repeat, each piece does at least this work. Raises Uncuttable."""
+    """The pieces of the request's graph, in order. It is cut where at least `least` nodes repeat, so that each of the pieces does at least this
+    work. Raises Uncuttable."""
     graph = request.gm.graph
     nodes = in_groups(graph)
     if len(nodes) <= least or not all(map(is_movable, nodes)):
         raise Uncuttable
     try:
-        found = [in_larger_parts(repeat, nodes, work) for repeat in repeats(labels(nodes), crossings(nodes), least)]
+        found = [in_larger_parts(repeat, nodes, work) for repeat in repeats(labels(nodes), crossings(nodes, request.modes.grad), least)]
     except Indescribable:
         raise Uncuttable from None
     parts = [part for part in parted(nodes, found) if part]
@@ -101,20 +105,36 @@ def is_movable(node: fx.Node) -> bool:
     return OF_BACKWARD not in node.meta and node.target is not torch.autograd.grad and not isinstance(value, (torch.SymFloat, torch.SymBool))
 
 
-def crossings(nodes: Sequence[fx.Node]) -> list[int]:
-    """For each place between nodes, the number of tensors that are computed before it and used after it; far more where a value can't cross."""
+def crossings(nodes: Sequence[fx.Node], grad: bool) -> list[int]:
+    """For each place between nodes, the cost of a cut there: the number of tensors that are computed before it and used after it, or far more where the graph
+    can't be cut. `grad`: the grad mode in front of the nodes."""
+    change = [0] * (len(nodes) + 1)
+    for first, last, cost in spans(nodes, grad):
+        change[first + 1] += cost
+        if last < len(nodes):
+            change[last + 1] -= cost
+    return list(itertools.accumulate(change))
+
+
+def spans(nodes: Sequence[fx.Node], grad: bool) -> Iterator[tuple[int, int, int]]:
+    """The spans of values, of changed memory and of switched modes: the numbers of their first and last nodes, and the cost of a cut in between."""
     place = {node: number for number, node in enumerate(nodes)}
-    change = [0] * (len(nodes) + 2)
+    made: dict[int | None, int] = {}
+    switched = None
     for number, node in enumerate(nodes):
-        last = max((place.get(user, len(nodes)) for user in node.users), default=number)
         value = value_of(node)
-        cost = 1 if isinstance(value, torch.Tensor) else 0 if isinstance(value, torch.SymInt) else 1000
-        change[number + 1] += cost
-        change[last + 1] -= cost
-    costs = [0]
-    for step in change[1 : len(nodes) + 1]:
-        costs.append(costs[-1] + step)
-    return costs
+        last = max((place.get(user, len(nodes)) for user in node.users), default=number)
+        yield number, last, 1 if isinstance(value, torch.Tensor) else 0 if isinstance(value, torch.SymInt) else UNCUT
+        made.setdefault(memory_of(node), number)
+        for memory in changed_by(node):
+            yield made.get(memory, number), number, UNCUT
+        if node.target in EXITS:
+            yield place.get(node.args[0], 0), number, UNCUT  # type: ignore[arg-type]
+        elif node.target is SET_GRAD and node.args[0] != grad:
+            switched = number if switched is None else switched
+        elif node.target is SET_GRAD and switched is not None:
+            yield switched, number, UNCUT
+            switched = None
 
 
 def in_larger_parts(repeat: Repeat, nodes: Sequence[fx.Node], work: int) -> Repeat:

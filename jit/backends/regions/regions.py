@@ -13,6 +13,8 @@ from framejit.backends.request import GraphRequest
 
 LEAST_SAVED = 60
 """The fewest nodes that needn't be compiled for a graph to be cut where it pays; about a second of compilation by Inductor."""
+LEAST_IN_ONE_PLACE = 8
+"""The fewest of these that are in one place."""
 LEAST_WORK = 1 << 24
 """The least work of a piece where it pays, in multiplications: some 0.5 ms on a CPU."""
 LEAST_INSISTED = 4
@@ -26,7 +28,7 @@ def pieces_to_compile(request: GraphRequest) -> Sequence[Piece]:
     insists = request.regions is True
     least = LEAST_INSISTED if insists else LEAST_SAVED
     try:
-        pieces = cut(request, least, 0 if insists else LEAST_WORK)
+        pieces = cut(request, min(least, LEAST_IN_ONE_PLACE), 0 if insists else LEAST_WORK)
     except Uncuttable:
         return ()
     kinds = {piece.key: len(piece.nodes) for piece in pieces}

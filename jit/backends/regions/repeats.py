@@ -72,7 +72,7 @@ def best_cut(start: int, length: int, period: int, crossing: Sequence[int]) -> R
     """Where to cut a stretch: the most parts among the places where the fewest values cross."""
 
     def cost(repeat: Repeat) -> tuple[int, int, int]:
-        return max(crossing[cut] for cut in repeat.cuts[1:-1]), -repeat.count, repeat.start
+        return max(crossing[cut] for cut in repeat.cuts), -repeat.count, repeat.start
 
     ways = [Repeat(first, period, (start + length + period - first) // period) for first in range(start, start + period)]
     return min((way for way in ways if way.count > 1), key=cost)
