@@ -348,7 +348,7 @@ class GraphBuilder(TraceState):
             node.meta[WRITTEN_INSIDE] = written
         if operation.changes or written:
             self.body.keep(node)
-            changed = {*map(id, operation.written())} if operation.changes else set()
+            changed = {*map(id, written_fakes(operation))} if operation.changes else set()
             node.meta[CHANGES] = tuple([used for used, fake in arguments_of(node) if used in (written or ()) or id(fake) in changed])
         run_rules(Phase.NODE, self, operation)
         return node
@@ -449,3 +449,12 @@ class GraphBuilder(TraceState):
         if self.shapes.properties:
             shape_env.forget_shape_envs()
         self.__dict__.clear()
+
+
+def written_fakes(operation: OperatorCall) -> list[torch.Tensor]:
+    """The fakes that an operator which changes something may have changed: those whose version has changed, or that have none. If there are none, the first of
+    its arguments, unless it is a normalisation that changes running statistics; all for an operator that runs a kernel or a graph."""
+    if isinstance(operation.target, HigherOrderOperator):
+        return operation.fakes
+    fakes = [fake for fake, version in zip(operation.fakes, operation.versions) if version_of(fake) != version or version < 0]
+    return fakes if fakes or changing(operation.target, operation.args, operation.kwargs) else operation.fakes[:1]

@@ -19,10 +19,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
 
 from framejit.graph.fake import version_of
-from framejit.graph.statistics import changing
 from framejit.graph.trace_state import TraceState
 
 
@@ -71,14 +69,6 @@ class OperatorCall:
     def changed(self) -> list[torch.Tensor]:
         """The fakes that the operator may have changed: the first of its arguments, and those whose version has changed."""
         return [fake for index, fake in enumerate(self.fakes) if index == 0 or version_of(fake) != self.versions[index]]
-
-    def written(self) -> list[torch.Tensor]:
-        """The fakes that the operator may have changed: those whose version has changed, or that have none. If there are none, the first of its arguments,
-        unless it is a normalisation that changes running statistics; all for an operator that runs a kernel or a graph."""
-        if isinstance(self.target, HigherOrderOperator):
-            return self.fakes
-        fakes = [fake for fake, version in zip(self.fakes, self.versions) if version_of(fake) != version or version < 0]
-        return fakes if fakes or changing(self.target, self.args, self.kwargs) else self.fakes[:1]
 
 
 class Phase(enum.IntEnum):
