@@ -36,6 +36,11 @@ from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.process.warning_filters import version_kept
 
+PASSES = (
+    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass",
+    "custom_partitioner_fn", "_pre_fusion_custom_pass", "_post_fusion_custom_pass",
+)  # fmt: skip
+"""The settings by which programs give Inductor passes over graphs."""
 OWN_TAG = "framejit "
 """The prefix of the keys of Inductor's caches."""
 
@@ -55,6 +60,10 @@ class InductorBackend(Backend):
 
     def freezes(self) -> bool:
         return bool(self.patches.get("freezing", config.freezing))
+
+    def takes_pieces(self, grad: bool) -> bool:
+        """CUDA graphs are recorded as a whole, parameters that are constants of the code differ between layers, and the program's own passes see all."""
+        return super().takes_pieces(grad) and not any(self.patches.get(name, getattr(config, name, None)) for name in PASSES)
 
     def for_several(self) -> contextlib.AbstractContextManager[None]:
         return several_together()

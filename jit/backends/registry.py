@@ -62,6 +62,10 @@ class Backend:
         """Return whether parameters become constants of the graph if gradients are off."""
         return False
 
+    def takes_pieces(self, grad: bool) -> bool:
+        """Return whether the backend makes of several graphs what it makes of one. `grad`: gradients are on."""
+        return self.inputs == "fake" and not self.cudagraphs() and not (self.freezes() and not grad)
+
     def for_several(self) -> AbstractContextManager[None]:
         """A context in which several graphs are compiled, none of which runs before its end."""
         return nullcontext()

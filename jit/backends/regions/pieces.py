@@ -211,7 +211,7 @@ def pieces_of(request: GraphRequest, parts: Sequence[Sequence[fx.Node]]) -> Iter
         outside = list(dict.fromkeys(used for node in part for used in node.all_input_nodes if used not in inside))
         results = tuple([node for node in part if leaves(node, inside)])
         operands = tuple([node for node in outside if not is_number(node)])
-        if not all(isinstance(value_of(node), torch.Tensor) or is_number(node) for node in (*results, *operands)):
+        if not all(can_cross(value_of(node)) or (is_number(node) and node in results) for node in (*results, *operands)):
             raise Uncuttable
         symbols = symbols_in([*map(value_of, outside), *map(value_of, part)])
         if not symbols <= holders.keys():
@@ -224,6 +224,11 @@ def pieces_of(request: GraphRequest, parts: Sequence[Sequence[fx.Node]]) -> Iter
             raise Uncuttable from None
         numbers = tuple([value_of(node).node.expr if is_number(node) else None for node in outside])
         yield Piece(tuple(part), operands, held, results, (key, numbers))
+
+
+def can_cross(value: Any) -> bool:
+    """Return whether a value can be passed from piece to piece: a tensor whose elements are what lies in memory."""
+    return isinstance(value, torch.Tensor) and not value.is_conj() and not value.is_neg()
 
 
 def leaves(node: fx.Node, inside: set[fx.Node]) -> bool:

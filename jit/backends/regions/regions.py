@@ -37,10 +37,8 @@ def pieces_to_compile(request: GraphRequest) -> Sequence[Piece]:
 
 
 def takes_pieces(request: GraphRequest) -> bool:
-    """Return whether the backend makes of several graphs what it makes of one. CUDA graphs are recorded as a whole; parameters that are constants of the code
-    differ between layers. `aot_eager` compiles nothing, so it doesn't pay there."""
+    """Return whether the graph may be compiled in pieces. `aot_eager` compiles nothing, so it doesn't pay there."""
     backend = request.backend
     floats = any(type(info.value) is float for info in request.inputs)
-    freezes = backend.freezes() and not request.modes.grad
     allowed = request.regions is True or (request.regions is None and not backend.runs_nodes)
-    return allowed and backend.inputs == "fake" and not backend.cudagraphs() and not freezes and not floats and request.piece is None
+    return allowed and backend.takes_pieces(request.modes.grad) and not floats and request.piece is None
