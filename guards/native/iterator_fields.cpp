@@ -157,7 +157,7 @@ constexpr const char *examples =
     " (map(f, i, i), 'map', dict(iters=(i, i), func=f, strict=0)), (filter(f, i), 'filter', dict(func=f, it=i)),"
     " (iter(f, 7), 'callable_iterator', dict(callable=f, sentinel=7)), (iter(sequence), 'iterator', dict(index=0, seq=sequence)),"
     " (accumulate(i, f, initial=7), 'accumulate', dict(total=None, it=i, binop=f, initial=7)),"
-    " (batched(i, 7) if batched else None, 'batched', dict(it=i, batch_size=7)),"
+    " (batched(i, 7) if batched else None, 'batched', dict(it=i, batch_size=7, strict=0)),"
     " (chain.from_iterable(i), 'chain', dict(source=i, active=None)), (compress(i, j), 'compress', dict(data=i, selectors=j)),"
     " (count(5), 'count', dict(cnt=5, long_cnt=None, long_step=1)), (count(7, 2), 'count', dict(cnt=largest, long_cnt=7, long_step=2)),"
     " (next_of(cycle(j)), 'cycle', dict(it=j, saved=[1], index=cycle_start, firstpass=0)),"

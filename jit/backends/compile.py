@@ -33,6 +33,8 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
 from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
 from framejit.backends.memory import outputs_of
+from framejit.backends.regions.pieced import compile_pieces
+from framejit.backends.regions.regions import pieces_to_compile
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest, InputInfo
 from framejit.backends.view_geometry import take_out_views
@@ -66,12 +68,15 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         views = take_out_views(request)
         outputs = len(outputs_of(request.gm.graph))
     guards: list[BackendGuard] = []
+    kinds = 1
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
         if not backend.needs_contexts:
             fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
-            fn, boxed, guards = _compile_in_contexts(request)
+            pieces = pieces_to_compile(request)
+            kinds = len({piece.key for piece in pieces})
+            fn, boxed, guards = compile_pieces(request, pieces, _compile_in_contexts) if pieces else _compile_in_contexts(request)
     _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
@@ -85,7 +90,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = restoring(fn, switches, modes)
     if inference:
         fn = _in_inference_mode(fn)
-    return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request))
+    return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request), max(1, kinds))
 
 
 def _with_inputs_of_calls(fn: Callable[..., Any], boxed: bool, inputs: Sequence[InputInfo]) -> Callable[..., Any]:

@@ -81,7 +81,7 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
 
 def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
     """Return whether the backend gets the tensor as a fake one. One with symbolic sizes must be real, with its context, unless it is nested or sparse."""
-    return isinstance(info.symbolic_context, PartsContext) or (request.backend.inputs == "fake" and info.symbolic_context is None)
+    return isinstance(info.symbolic_context, PartsContext) or info.is_computed or (request.backend.inputs == "fake" and info.symbolic_context is None)
 
 
 def _all_static(info: InputInfo) -> StatefulSymbolicContext:
@@ -106,6 +106,9 @@ def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
     for info, node in zip(request.inputs, placeholders, strict=True):
         if not isinstance(info.value, torch.Tensor):
             result.append(node.meta["example_value"])
+        elif info.is_computed:
+            with mode:
+                result.append(stands_for(info.value))
         elif isinstance(info.symbolic_context, PartsContext):
             result.append(info.symbolic_context.make(mode, info.value))
         elif _is_faked_here(request, info):
@@ -113,6 +116,17 @@ def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
         else:
             result.append(info.value)
     return result
+
+
+def stands_for(fake: torch.Tensor) -> torch.Tensor:
+    """A new fake, in the fake mode that is in force, of a tensor that the program computes: it looks like another fake."""
+    offset, size, stride = fake.storage_offset(), fake.size(), fake.stride()
+    if type(offset) is int and offset == 0:
+        made = torch.empty_strided(size, stride, dtype=fake.dtype, device=fake.device)
+    else:
+        reach = offset + 1 + sum((length - 1) * step for length, step in zip(size, stride))
+        made = torch.empty((reach,), dtype=fake.dtype, device=fake.device).as_strided(size, stride, offset).detach()
+    return made.requires_grad_(fake.requires_grad)
 
 
 def annotate(request: GraphRequest) -> None:

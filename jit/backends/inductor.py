@@ -28,7 +28,7 @@ from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
-from framejit.backends.translation_units import together
+from framejit.backends.translation_units import several_together, together
 from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.graph.demands import OF_OTHERS
@@ -36,6 +36,11 @@ from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.process.warning_filters import version_kept
 
+PASSES = (
+    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass",
+    "custom_partitioner_fn", "_pre_fusion_custom_pass", "_post_fusion_custom_pass",
+)  # fmt: skip
+"""The settings by which programs give Inductor passes over graphs."""
 OWN_TAG = "framejit "
 """The prefix of the keys of Inductor's caches."""
 
@@ -55,6 +60,13 @@ class InductorBackend(Backend):
 
     def freezes(self) -> bool:
         return bool(self.patches.get("freezing", config.freezing))
+
+    def takes_pieces(self, grad: bool) -> bool:
+        """CUDA graphs are recorded as a whole, parameters that are constants of the code differ between layers, and the program's own passes see all."""
+        return super().takes_pieces(grad) and not any(self.patches.get(name, getattr(config, name, None)) for name in PASSES)
+
+    def for_several(self) -> contextlib.AbstractContextManager[None]:
+        return several_together()
 
     def cudagraphs(self) -> bool:
         return bool(self.patches.get("triton.cudagraphs", config.triton.cudagraphs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -60,6 +61,14 @@ class Backend:
     def freezes(self) -> bool:
         """Return whether parameters become constants of the graph if gradients are off."""
         return False
+
+    def takes_pieces(self, grad: bool) -> bool:
+        """Return whether the backend makes of several graphs what it makes of one. `grad`: gradients are on."""
+        return self.inputs == "fake" and not self.cudagraphs() and not (self.freezes() and not grad)
+
+    def for_several(self) -> AbstractContextManager[None]:
+        """A context in which several graphs are compiled, none of which runs before its end."""
+        return nullcontext()
 
     def cudagraphs(self) -> bool:
         """Return whether callables record CUDA graphs. If so, each outermost call of a compiled function begins a step of them

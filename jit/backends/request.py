@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ class InputInfo:
         is_subclass: the tensor in each call is of a class with `__torch_function__`; `value` and the graph's tensor are plain tensors.
         is_wrapper: it is a tensor that wraps others: its class's overrides of torch's functions must not be asked in the graph.
         is_state: in each call it is a generator or a module; `value` and the graph's tensor are its state, or its token, as a tensor.
+        is_computed: another piece of the graph computes it (backends/regions/); `value` is the trace's fake.
     """
 
     name: str
@@ -49,6 +50,7 @@ class InputInfo:
     is_subclass: bool = False
     is_wrapper: bool = False
     is_state: bool = False
+    is_computed: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class GraphRequest:
         frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
         spent: indices of outputs that the graph returns detached, and errors: the compiled code returns them with an autograd record that ends in these.
         changed: indices of the inputs that the graph changes in place.
+        regions: whether parts that repeat are compiled once (backends/regions/): True, False, or where it pays (None).
+        reaches: finds, in a graph with these spent results, the inputs that only gradients of some results reach, with the indices of these; None if gradients
+            aren't recorded, or if autograd records each operator.
+        piece: which piece of the trace's graph it is; None for a whole graph.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
     """
 
@@ -79,11 +85,14 @@ class GraphRequest:
     frame_compile_id: int = 0
     spent: Mapping[int, str] = field(default_factory=dict)
     changed: Sequence[int] = ()
+    regions: bool | None = None
+    reaches: Callable[[fx.Graph, Iterable[int]], Mapping[int, frozenset[int]]] | None = None
+    piece: int | None = None
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return f"__compiled_graph_{self.frame_id}_{self.frame_compile_id}"
+        return f"__compiled_graph_{self.frame_id}_{self.frame_compile_id}" + ("" if self.piece is None else f"_{self.piece}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,7 @@ class CompiledGraph:
         backend: the backend's name.
         guards: what the backend relies upon beyond what the trace guards.
         training: a backward pass was compiled, or will be when it is first needed.
+        kinds: the number of different pieces in which it was compiled; 1 for a whole graph.
     """
 
     fn: Callable[..., Any]
@@ -144,3 +154,4 @@ class CompiledGraph:
     backend: str
     guards: tuple[BackendGuard, ...] = ()
     training: bool = False
+    kinds: int = 1

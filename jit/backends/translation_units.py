@@ -81,20 +81,38 @@ LOADED: WeakValueDictionary[Kernel, Any] = WeakValueDictionary()
 """The functions of kernels, as long as a graph has them: the code for other sizes has many of the same."""
 
 
-class Batch:
-    """The kernels of a graph, collected until one of them is needed; then all are compiled."""
+class AwaitedKernel(LambdaFuture):
+    """A kernel for which Inductor waits. Its `result()` is the function of the kernel."""
 
-    def __init__(self) -> None:
+
+class Batch:
+    """The kernels of a graph, collected until one of them is needed; then all are compiled. If it is for several graphs, they are needed in `finish`."""
+
+    def __init__(self, several: bool = False) -> None:
+        self.several = several
         self._waiting: dict[Kernel, Future[Function]] = {}
         self._lock = threading.Lock()
+        self._put_off: list[tuple[dict[str, Any], str, AwaitedKernel]] = []
 
-    def add(self, kernel: Kernel) -> Any:
-        """The object that Inductor waits for: its `result()` is the function of the kernel."""
+    def add(self, kernel: Kernel) -> AwaitedKernel:
+        """The object that Inductor waits for."""
         if (function := LOADED.get(kernel)) is not None:
-            return LambdaFuture(lambda: function)
+            return AwaitedKernel(lambda: function)
         with self._lock:
             future = self._waiting.setdefault(kernel, Future())
-        return LambdaFuture(lambda: self._result(future))
+        return AwaitedKernel(lambda: self._result(future))
+
+    def put_off(self, scope: dict[str, Any]) -> None:
+        """Leave the kernels among the globals of a graph's code to `finish`."""
+        for name, value in scope.items():
+            if isinstance(value, AwaitedKernel):
+                self._put_off.append((scope, name, value))
+                scope[name] = None
+
+    def finish(self) -> None:
+        """Compile the kernels that have been put off, and put them in their places. Raises CppCompileError."""
+        for scope, name, waiting in self._put_off:
+            scope[name] = waiting.result()
 
     def _result(self, future: Future[Function]) -> Function:
         with self._lock:
@@ -126,15 +144,42 @@ def cpp_pybinding(compiler: AsyncCompile, argtypes: Sequence[str], source_code: 
     return batch.add(Kernel(tuple(argtypes), source_code))
 
 
+wait_for_all = AsyncCompile.wait
+
+
+def wait(compiler: AsyncCompile, scope: dict[str, Any]) -> None:
+    """Replaces Inductor's method of this name, by which its code for a graph waits for the graph's kernels."""
+    batch = BATCH.get()
+    if batch is not None and batch.several:
+        batch.put_off(scope)
+    wait_for_all(compiler, scope)
+
+
 AsyncCompile.cpp_pybinding = cpp_pybinding  # type: ignore[method-assign]
+AsyncCompile.wait = wait  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Inside the block, the kernels of graphs that Inductor compiles on this thread are compiled together."""
-    token = BATCH.set(Batch())
+    """Inside the block, the kernels of a graph that Inductor compiles on this thread are compiled together."""
+    token = BATCH.set(BATCH.get() or Batch())
     try:
         yield
+    finally:
+        BATCH.reset(token)
+
+
+@contextlib.contextmanager
+def several_together() -> Iterator[None]:
+    """Inside the block, the kernels of all graphs that Inductor compiles on this thread are collected. They are compiled at its end, and no graph runs before.
+
+    Raises CppCompileError.
+    """
+    batch = Batch(several=True)
+    token = BATCH.set(batch)
+    try:
+        yield
+        batch.finish()
     finally:
         BATCH.reset(token)
 

@@ -139,7 +139,7 @@ def _decode(code: CodeType) -> Decoded:
     previous: Part | None = None
     for place, raw in enumerate(raws):
         index_at[raw.offset] = len(instructions)
-        position = Position(*positions[raw.offset >> 1]) if positions else NO_POSITION
+        position = Position(*positions[raw.offset >> 1]) if raw.offset >> 1 < len(positions) else NO_POSITION
         view = View(code, slots, previous, raws, place)
         for previous in table[raw.name].expand(raw, view):
             instructions.append(Instruction(previous.op, previous.arg, previous.value, raw.offset, len(instructions), position))

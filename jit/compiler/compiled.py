@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from framejit import logs
@@ -60,14 +60,16 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
-    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.takes.one_autograd_node and records_gradients(request) else {}
+    reached = {} if request.reaches is None else request.reaches(graph.gm.graph, graph.spent)
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
     with as_the_program_has_it():
         compiled = compile_graph(request)
+    if compiled.kinds > 1 and request.backend.runs_nodes:
+        errors = None  # a node runs in the place of others, too
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
-    if reached:
+    if reached and compiled.kinds == 1:
         fn = with_undefined_gradients(fn, compiled.boxed, reached)
     if planned.later:
         fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, BackwardGuards(planned.later))
@@ -76,7 +78,8 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("backends"):
         takes = f"{counted(planned.operations or 0, 'operation')}, {counted(len(graph.inputs), 'input')}, {counted(len(planned.plan.outputs), 'output')}"
         seconds = attempt.stopwatch.seconds["backend"]
-        logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
+        pieces = f", as {compiled.kinds} pieces that repeat" if compiled.kinds > 1 else ""
+        logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s{pieces}")
     asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]
     return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)), errors)
 
@@ -95,7 +98,7 @@ def request_of(planned: Planned) -> GraphRequest:
     attempt, graph = planned.attempt, planned.graph
     builder, node = attempt.tracer.graph, attempt.tracer.graph.autograd_node
     backend = attempt.request.options.backend if node is None or not node.differentiated_twice else RECORDED
-    return GraphRequest(
+    request = GraphRequest(
         gm=graph.gm,
         inputs=inputs_of(graph),
         shape_env=builder.fakes.shape_env,
@@ -106,7 +109,10 @@ def request_of(planned: Planned) -> GraphRequest:
         frame_compile_id=attempt.request.origin.number,
         spent=graph.spent,
         changed=graph.mutated,
+        regions=attempt.request.options.regions,
     )
+    records = backend.takes.one_autograd_node and records_gradients(request)
+    return replace(request, reaches=partly_reached) if records else request
 
 
 def inputs_of(graph: GraphResult) -> list[InputInfo]:

@@ -16,7 +16,8 @@ class Options:
     """The arguments of one `compile()`.
 
     `isolated`: share entries with no other compiled function. `dynamic`: which sizes and numbers are symbolic: all (True), none (False), or those that
-    vary (None). `shapes`: the declared sizes of arguments.
+    vary (None). `shapes`: the declared sizes of arguments. `regions`: whether parts of a graph that repeat are compiled once: True, False, or where it pays
+    (None).
     """
 
     backend: Backend
@@ -25,6 +26,7 @@ class Options:
     isolated: bool = False
     dynamic: bool | None = None
     shapes: DeclaredShapes = DeclaredShapes()
+    regions: bool | None = None
 
     @property
     def shareable(self) -> bool:
@@ -42,6 +44,7 @@ class Options:
         return (
             self.fullgraph == other.fullgraph
             and self.dynamic is other.dynamic
+            and self.regions is other.regions
             and self.shapes == other.shapes
             and self.config == other.config
             and type(ours) is type(theirs)

@@ -34,6 +34,7 @@ from framejit.graph.finished import GraphResult, check_moved, computed_by, is_co
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.known_data import KnownData
+from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.operator_call import OperatorCall, Phase, run_rules
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
@@ -46,7 +47,7 @@ from framejit.graph.statistics import changing
 from framejit.graph.trace_state import EMPTY, TraceState
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers
-from framejit.graph.written import WRITTEN_INSIDE, written_inside
+from framejit.graph.written import WRITTEN_INSIDE, arguments_of, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.source import Source
 from framejit.objects.core.object import Object
@@ -347,6 +348,8 @@ class GraphBuilder(TraceState):
             node.meta[WRITTEN_INSIDE] = written
         if operation.changes or written:
             self.body.keep(node)
+            changed = {*map(id, written_fakes(operation))} if operation.changes else set()
+            node.meta[CHANGES] = tuple([used for used, fake in arguments_of(node) if used in (written or ()) or id(fake) in changed])
         run_rules(Phase.NODE, self, operation)
         return node
 
@@ -446,3 +449,12 @@ class GraphBuilder(TraceState):
         if self.shapes.properties:
             shape_env.forget_shape_envs()
         self.__dict__.clear()
+
+
+def written_fakes(operation: OperatorCall) -> list[torch.Tensor]:
+    """The fakes that an operator which changes something may have changed: those whose version has changed, or that have none. If there are none, the first of
+    its arguments, unless it is a normalisation that changes running statistics; all for an operator that runs a kernel or a graph."""
+    if isinstance(operation.target, HigherOrderOperator):
+        return operation.fakes
+    fakes = [fake for fake, version in zip(operation.fakes, operation.versions) if version_of(fake) != version or version < 0]
+    return fakes if fakes or changing(operation.target, operation.args, operation.kwargs) else operation.fakes[:1]

@@ -5,6 +5,9 @@ from types import CodeType
 CONTEXT_FN = "_checkpoint_context_fn"
 """The key, in the metadata of an inner graph, of the `context_fn` of its checkpoint, for AOTAutograd."""
 
+CHANGES = "_changes"
+"""The key, in the metadata of a node that changes tensors, of the nodes among its arguments whose memory it may have changed: a tuple."""
+
 OF_BACKWARD = "_is_of_backward"
 """The key, in the metadata of a node, which says that it belongs to a backward pass in the graph."""
 

@@ -304,6 +304,21 @@ def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
     return made(Batched, it=iter(iterable), batch_size=length)
 
 
+def strictly_batched(iterable: Iterable[Any], n: Any, *, strict: Any = False) -> Iterator[tuple[Any, ...]]:
+    """itertools.batched of Python 3.13 and later."""
+    is_strict = bool(strict)
+    length = as_size(n)
+    if length < 1:
+        raise ValueError("n must be at least one")
+    return made(Batched, it=iter(iterable), batch_size=length, strict=int(is_strict))
+
+
+HAS_STRICT = "batched.strict" in ITERATOR_FIELDS.get(Batched, ())
+"""Whether the field says that an incomplete batch is an error."""
+if HAS_STRICT:
+    batched = strictly_batched
+
+
 def batched_step(self: Any) -> Any:
     """batched_next; any exception except StopIteration ends the iterator."""
     if self.it is NULL:
@@ -323,6 +338,9 @@ def batched_step(self: Any) -> Any:
     if not items:
         self.it = NULL
         return END
+    if HAS_STRICT and self.strict and len(items) < self.batch_size:
+        self.it = NULL
+        raise ValueError("batched(): incomplete batch")
     return tuple(items)
 
 

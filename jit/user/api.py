@@ -48,6 +48,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
+    regions: bool | None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -63,6 +64,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
+    regions: bool | None = None,
 ) -> Callable[[F], F]: ...
 @spoken
 def compile(
@@ -78,6 +80,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
+    regions: bool | None = None,
     **unknown: Any,
 ) -> Any:
     """Compile a function, method, module or other callable. Without a target, return a decorator that does.
@@ -107,6 +110,8 @@ def compile(
             is a list, tuple or dict of tensors, give a list, tuple or dict of such tuples. The item `"batch"` makes a size symbolic from the first call
             on, and equal to all others with that name. A `torch.export.Dim` does so too, with the bounds `min` and `max`. An int is the only allowed
             size. None says nothing about a size.
+        regions: compile parts of a graph that repeat, such as the layers of a model, once. None: where it pays, with backends of torch that compile. True:
+            wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends.
 
     Raises:
         BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type; `shapes` names no argument.
@@ -116,11 +121,13 @@ def compile(
     check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
     if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
         raise BadArgument(f"compile(): dynamic must be None, True or False; got {dynamic!r}")
+    if regions not in (None, False, True) or isinstance(regions, int) and not isinstance(regions, bool):
+        raise BadArgument(f"compile(): regions must be None, True or False; got {regions!r}")
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
     found = lookup_default(mode, options) if backend is None else lookup(backend, mode=mode, options=options)
-    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes))
+    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes), regions)
     if target is None:
         return functools.partial(compile_target, settings=settings, disable=disable)
     return compile_target(target, settings, disable)

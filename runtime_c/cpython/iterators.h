@@ -79,6 +79,9 @@ static const FJ_IteratorField FJ_IteratorFields[] = {
 #if PY_VERSION_HEX >= 0x030C0000
     {"batched.it", FJ_OBJECT, 0}, {"batched.batch_size", FJ_SIZE, 1},
 #endif
+#if PY_VERSION_HEX >= 0x030D0000
+    {"batched.strict", FJ_INT, 2},
+#endif
     {"chain.source", FJ_OBJECT, 0}, {"chain.active", FJ_OBJECT, 1},
     {"compress.data", FJ_OBJECT, 0}, {"compress.selectors", FJ_OBJECT, 1},
     {"count.cnt", FJ_SIZE, 0}, {"count.long_cnt", FJ_OBJECT, 1}, {"count.long_step", FJ_OBJECT, 2},

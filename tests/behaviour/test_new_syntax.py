@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from typing import Any
 
 import pytest
@@ -29,3 +31,23 @@ def test_an_import_that_waits_is_done_where_it_is_used(tmp_path, monkeypatch):
     for _ in range(2):
         scaled, text = fast(torch.ones(2))
         assert torch.equal(scaled, torch.full((2,), 3.0)) and text == "[1]"
+
+
+FROZEN = {
+    "items": "def f(x, d):\n    return [x * value for value in d.values()], [*d], len(d), d['a'], d.get('z', 5), 'b' in d",
+    "union": "def f(x, d):\n    both = d | {'c': 3}\n    return type(both).__name__, x * both['c'], dict(both), hash(d) == hash(frozendict(b=2, a=1))",
+    "made": "def f(x, d):\n    return frozendict(a=x)['a'] + 1, frozendict.fromkeys('ab', 2), {**d}, repr(d)",
+    "store": "def f(x, d):\n    try:\n        d['a'] = x\n    except TypeError as error:\n        return x + 1, str(error)",
+    "match": "def f(x, d):\n    match d:\n        case {'a': a, **rest}:\n            return x + a + len(rest)",
+    "sentinel": "NONE = sentinel('NONE')\ndef f(x, d, default=NONE):\n    return (x + 1 if default is NONE else x), d.get('z', default) is NONE, repr(NONE)",
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_builtins_of_new_versions(name):
+    namespace: dict[str, Any] = {"__name__": "program"}
+    if not hasattr(builtins, "frozendict"):
+        assert sys.version_info < (3, 15)
+        return
+    exec(FROZEN[name], namespace)
+    same_story(namespace["f"], (torch.arange(3.0), namespace["__builtins__"]["frozendict"](a=1, b=2)))

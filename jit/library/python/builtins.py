@@ -11,9 +11,20 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
 from framejit.library.python.codecs import check_codec
-from framejit.objects.core import abstract, operators, text
+from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.finalizers import guard_address
-from framejit.objects.core.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold, wrong_result
+from framejit.objects.core.object import (
+    FOLDABLE,
+    VM,
+    IdentityConstant,
+    NotConstant,
+    Object,
+    Raise,
+    call_found_special,
+    call_special,
+    fold,
+    wrong_result,
+)
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.numbers.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded, rounded_to, total_of
@@ -33,9 +44,21 @@ from framejit.plain import support
 from framejit.plain.parsing import template_fields
 from framejit.program import classes
 
-pure(ord, complex, str.maketrans)
+pure(ord, str.maketrans)
 STEPS[id(callable_iterator)] = plain.call_until_step
 STEPS[id(support.SequenceIterator)] = support.sequence_step
+
+
+@models(complex)
+def make_complex(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    given = {name: vm.observe(arg) for name, arg in (*enumerate(args), *kwargs.items())}
+    if differences.COMPLEX_WARNS and (kwargs or len(given) > 1) and any(issubclass(arg.cls, complex) for arg in given.values()):
+        vm.unsupported(breaks.UnsupportedCall("complex with a complex part, which warns,"))
+    try:
+        real = {name: arg.as_real(vm) for name, arg in given.items()}
+    except NotConstant:
+        vm.unsupported(breaks.UnsupportedCall("complex"))
+    return fold(vm, complex, *[real[index] for index in range(len(args))], **{name: real[name] for name in kwargs})
 
 
 @models(len)

@@ -69,3 +69,12 @@ def members(vm: VM, owner: Object) -> Object:
 @models(EnumType.__reversed__)
 def members_reversed(vm: VM, owner: Object) -> Object:
     return SequenceIterator(TupleObject([vm.const(member) for member in reversed(vm.observe(owner).constant(vm))]), tuple_iterator)
+
+
+def add_alias(vm: VM, *args: Object) -> Object:
+    vm.unsupported(breaks.UnsupportedOperation("adding an alias to a class of constants, whose look-ups are computed while tracing"))
+
+
+for _name in ("_add_alias_", "_add_value_alias_"):
+    if hasattr(enum.Enum, _name):
+        models(getattr(enum.Enum, _name))(add_alias)

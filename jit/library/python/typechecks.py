@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Union, get_args, get_origin
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Object, call_special
 from framejit.objects.core.registry import models, pure
 from framejit.objects.types.tupleobject import TupleObject
@@ -136,7 +136,10 @@ def is_instance(vm: VM, obj: Object, cls: type) -> bool:
 def is_abc_instance(vm: VM, obj: Object, cls: Object) -> bool:
     """_abc._abc_instancecheck: by the object's `__class__`, and by its type."""
     own = vm.const(obj.cls)
-    said = vm.observe(abstract.getattr_(vm, obj, "__class__")) if may_claim(vm, obj) else own
+    said: Object | None = own
+    if may_claim(vm, obj):
+        said = abstract.lookup_attr(vm, obj, "__class__") if differences.ABC_ACCEPTS_NO_CLASS else abstract.getattr_(vm, obj, "__class__")
+    said = own if said is None else vm.observe(said)
     return check_subclass(vm, said, cls) or (said.value is not obj.cls and check_subclass(vm, own, cls))
 
 

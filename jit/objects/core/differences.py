@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import warnings
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Hashable, Iterator
+from types import CodeType
 from typing import Any
 
 
@@ -192,3 +195,44 @@ NAMED_IN_INSTANCE = has_name(Counted())
 """True if the error of deleting a missing attribute has the attribute's name, for an instance of a class defined in Python."""
 CLOSE_RETURNS = closed() == 1
 """True if `close()` of a generator returns what the generator returns."""
+
+
+HAS_DOCSTRING = getattr(inspect, "CO_HAS_DOCSTRING", None)
+"""The flag of a code object whose first constant is a docstring, if the running Python has one. In other Pythons, a first constant that is a string is one."""
+
+
+def has_docstring(code: CodeType) -> bool:
+    """Return whether a code object's first constant is a docstring if it is a string."""
+    return HAS_DOCSTRING is None or bool(code.co_flags & HAS_DOCSTRING)
+
+
+class Classless:
+    """Instances have no attribute `__class__`."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+def abc_accepts_no_class() -> bool:
+    """Return whether an object without `__class__` may be compared with an abstract base class."""
+    try:
+        isinstance(Classless(), Hashable)
+    except AttributeError:
+        return False
+    return True
+
+
+ABC_ACCEPTS_NO_CLASS = abc_accepts_no_class()
+
+
+def complex_warns() -> bool:
+    """Return whether `complex` warns of parts that are complex themselves."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        complex(1j, 1)
+    return bool(shown)
+
+
+COMPLEX_WARNS = complex_warns()

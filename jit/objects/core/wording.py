@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
@@ -63,3 +64,15 @@ def too_many(expected: int, cls: type, size: int | None) -> str:
     """The text of the error of unpacking more values than expected. `size`: how many there are, if that is known."""
     got = f", got {size}" if COUNTS_SURPLUS and cls in (list, tuple, dict) and size is not None else ""
     return f"too many values to unpack (expected {expected}{got})"
+
+
+def unexpected_keyword(code: CodeType, qualname: str, key: str) -> str:
+    """The text of the error for a keyword argument that a function doesn't have. Some Pythons suggest another one, so a function with this code is asked; the
+    call fails before any of the code runs."""
+    function = FunctionType(code, {}, code.co_name, None, tuple([CellType() for _ in code.co_freevars]))
+    function.__qualname__ = qualname
+    try:
+        function(**{key: None})
+    except TypeError as error:
+        return str(error)
+    raise AssertionError(key)

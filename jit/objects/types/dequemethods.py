@@ -170,7 +170,7 @@ CHANGED = "deque mutated during iteration"
 
 @models(deque.index)
 def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
-    limits = bounds(vm, len(self.items(vm)), start, stop)
+    limits = bounds(vm, self, start, stop)
     for position, same in comparisons(vm, self, item, *limits):
         if same:
             return vm.const(position)
@@ -179,10 +179,11 @@ def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, 
 
 @models(deque.insert)
 def insert(vm: VM, self: DequeObject, index: Object, item: Object) -> Object:
+    position = operators.ssize_argument(vm, index)
     items = list(self.items(vm))
     if self.maxlen is not None and len(items) >= self.maxlen:
         vm.raise_(IndexError, "deque already at its maximum size")
-    items.insert(operators.ssize_argument(vm, index), item)
+    items.insert(position, item)
     self.replace(vm, items)
     return NONE
 
@@ -267,7 +268,7 @@ def add(vm: VM, self: DequeObject, other: Object) -> Object:
 def mul(vm: VM, self: DequeObject, times: Object) -> Object:
     times = vm.const(operators.index(vm, times))
     made = copy(vm, self)
-    made.replace(vm, repeat(vm, made.items(vm), times))
+    made.replace(vm, repeat(vm, made, times))
     return made
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import CodeIs, IsMissing, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract, operators, wording
 from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.differences import has_docstring
 from framejit.objects.core.object import VM, Codegen, Namespace, Object
 from framejit.objects.core.registry import app_of, by_library, call_model, model_of, wraps
 from framejit.objects.tensors.torchcall import torch_call
@@ -179,7 +180,7 @@ class FunctionObject(Object):
         if name == "__module__":
             return self.globals.lookup(vm, "__name__") or vm.const(None)
         if name == "__doc__":
-            first = self.code.co_consts[0] if self.code.co_consts else None
+            first = self.code.co_consts[0] if self.code.co_consts and has_docstring(self.code) else None
             return vm.const(first if isinstance(first, str) else None)
         if name == "__type_params__" and name in RENAMEABLE:
             return vm.const(())
@@ -285,7 +286,7 @@ def bind_keywords(vm: VM, function: FunctionObject, bound: dict[str, Object | No
             wrong = ", ".join(known for known in names[:n_posonly] if known in kwargs)
             vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{wrong}'")
         else:
-            vm.raise_(TypeError, f"{name} got an unexpected keyword argument '{key}'")
+            vm.raise_(TypeError, wording.unexpected_keyword(code, function.qualname, key))
     return extra
 
 

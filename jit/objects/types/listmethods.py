@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from framejit import breaks
 from framejit.objects.core import abstract, differences, operators, text, wording
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
@@ -76,12 +77,12 @@ def add(vm: VM, self: ListObject, other: Object) -> Object:
 
 @models(list.__mul__, list.__rmul__)
 def mul(vm: VM, self: ListObject, times: Object) -> Object:
-    return ListObject(repeat(vm, self.items(vm), times))
+    return ListObject(repeat(vm, self, times))
 
 
 @models(list.__imul__)
 def imul(vm: VM, self: ListObject, times: Object) -> Object:
-    self.replace(vm, repeat(vm, self.items(vm), times))
+    self.replace(vm, repeat(vm, self, times))
     return self
 
 
@@ -107,27 +108,31 @@ def contains(vm: VM, self: ListObject, item: Object) -> Object:
 
 @models(list.__getitem__)
 def getitem(vm: VM, self: ListObject, key: Object) -> Object:
-    items = self.items(vm)
     key = vm.observe(key)
     if isinstance(key, SliceObject):
-        return ListObject(items[real_slice(vm, key)])
-    return items[checked_index(vm, key, len(items), "list")]
+        taken = real_slice(vm, key)
+        return ListObject(self.items(vm)[taken])
+    position = checked_index(vm, key, self, "list")
+    return self.items(vm)[position]
 
 
 @models(list.__setitem__)
 def setitem(vm: VM, self: ListObject, key: Object, value: Object) -> Object:
-    items = self.items(vm)
     key = vm.observe(key)
     if not isinstance(key, SliceObject):
-        self.set_at(vm, checked_index(vm, key, len(items), "list", "assignment "), value)
+        self.set_at(vm, checked_index(vm, key, self, "list", "assignment "), value)
         return NONE
     where = real_slice(vm, key)
     value = vm.observe(value)
     if vm.raw_type_lookup(value.cls, "__iter__") is abstract.MISSING and vm.raw_type_lookup(value.cls, "__getitem__") is abstract.MISSING:
         vm.raise_(TypeError, wording.NOT_ITERABLE_IN_SLICE if where.step in (None, 1) else "must assign iterable to extended slice")
-    new = list(items)
+    size = len(self.items(vm))
+    given = list(self.items(vm)) if value is self else abstract.sequence_items(vm, value)
+    new = list(self.items(vm))
+    if len(new) != size:  # which size counts depends on the version of Python
+        vm.unsupported(breaks.UnsupportedOperation("storing to a slice of a list whose size changes while the items to be stored are iterated over"))
     try:
-        new[where] = list(items) if value is self else abstract.sequence_items(vm, value)
+        new[where] = given
     except ValueError as error:
         vm.raise_(ValueError, *error.args)
     self.replace(vm, new)
@@ -136,20 +141,18 @@ def setitem(vm: VM, self: ListObject, key: Object, value: Object) -> Object:
 
 @models(list.__delitem__)
 def delitem(vm: VM, self: ListObject, key: Object) -> Object:
-    items = list(self.items(vm))
     key = vm.observe(key)
-    if isinstance(key, SliceObject):
-        del items[real_slice(vm, key)]
-    else:
-        del items[checked_index(vm, key, len(items), "list", "assignment ")]
+    place = real_slice(vm, key) if isinstance(key, SliceObject) else checked_index(vm, key, self, "list", "assignment ")
+    items = list(self.items(vm))
+    del items[place]
     self.replace(vm, items)
     return NONE
 
 
 @models(list.pop)
 def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
-    items = self.items(vm)
     position = -1 if index is None else operators.ssize_argument(vm, index)
+    items = self.items(vm)
     if not items:
         vm.raise_(IndexError, "pop from empty list")
     if position == -1:
@@ -164,8 +167,9 @@ def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
 
 @models(list.insert)
 def insert(vm: VM, self: ListObject, index: Object, item: Object) -> Object:
+    position = operators.ssize_argument(vm, index)
     new = list(self.items(vm))
-    new.insert(operators.ssize_argument(vm, index), item)
+    new.insert(position, item)
     self.replace(vm, new)
     return NONE
 
@@ -194,8 +198,7 @@ def copy(vm: VM, self: ListObject) -> Object:
 
 @models(list.index)
 def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
-    items = self.items(vm)
-    position = find(vm, self, item, *bounds(vm, len(items), start, stop))
+    position = find(vm, self, item, *bounds(vm, self, start, stop))
     if position < 0:
         text.missing_item(vm, item, "list", "index")
     return vm.const(position)
@@ -203,7 +206,11 @@ def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, s
 
 @models(list.count)
 def count(vm: VM, self: ListObject, item: Object) -> Object:
-    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
+    found = position = 0
+    while position < len(items := self.items(vm)):  # a comparison may change the list
+        found += operators.equal(vm, items[position], item)
+        position += 1
+    return vm.const(found)
 
 
 @models(list.reverse)

@@ -8,6 +8,7 @@ OrderedDict has another one, so `keys()` and the items of it and its subclasses 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from framejit.guards.source import MISSING
@@ -73,11 +74,22 @@ def has_keys(vm: VM, source: Object) -> bool:
 
 def reject_item(vm: VM, position: int) -> NoReturn:
     """Raise the error for an item that isn't iterable."""
-    try:
+    with naming_item(vm, position):
         vm.raise_(TypeError, wording.NOT_A_SEQUENCE.replace("#0", f"#{position}"))
+    raise AssertionError
+
+
+@contextmanager
+def naming_item(vm: VM, position: int) -> Iterator[None]:
+    """Name the item in a TypeError raised in the block, as the running Python does: in a note, or in another error."""
+    try:
+        yield
     except Raise as raised:
-        if wording.NAMES_ITEM_IN_NOTE:
-            abstract.call_method(vm, raised.exc, "add_note", vm.const(f"Cannot convert dictionary update sequence element #{position} to a sequence"))
+        if not issubclass(raised.exc.cls, TypeError):
+            raise
+        if not wording.NAMES_ITEM_IN_NOTE:
+            vm.raise_(TypeError, wording.NOT_A_SEQUENCE.replace("#0", f"#{position}"))
+        abstract.call_method(vm, raised.exc, "add_note", vm.const(f"Cannot convert dictionary update sequence element #{position} to a sequence"))
         raise
 
 
@@ -91,7 +103,8 @@ def update_items(vm: VM, source: Object) -> Iterator[Entry]:
         element = vm.observe(element)
         if vm.raw_type_lookup(element.cls, "__iter__") is MISSING and vm.raw_type_lookup(element.cls, "__getitem__") is MISSING:
             reject_item(vm, position)
-        pair = abstract.sequence_items(vm, element)
+        with naming_item(vm, position):
+            pair = abstract.sequence_items(vm, element)
         if len(pair) != 2:
             vm.raise_(ValueError, f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required")
         yield pair[0], pair[1]

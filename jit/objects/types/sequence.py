@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from framejit.objects.types.constobject import NOT_IMPLEMENTED, would_be_knowabl
 from framejit.objects.types.sliceobject import SliceObject
 
 MAX_REPEAT = 1 << 16
+MOST_ITEMS = sys.maxsize
 
 
 def real_slice(vm: VM, key: SliceObject) -> slice:
@@ -28,19 +30,20 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
     return slice(real(start), real(stop), real_step)
 
 
-def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
-    """An index into a sequence of `size` items, made non-negative; IndexError if it is out of range."""
+class Sequence(Protocol):
+    """A list, tuple or deque of the trace. Turning an object into an index may change it, so that its items are asked for afterwards, as in CPython."""
+
+    def items(self, vm: VM) -> list[Object]: ...
+
+
+def checked_index(vm: VM, key: Object, sequence: Sequence, kind: str, verb: str = "") -> int:
+    """An index into a sequence, made non-negative; IndexError if it is out of range."""
     index = operators.index(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).type_name}")
     abstract.ssize(vm, index, IndexError)
+    size = len(sequence.items(vm))
     if not -size <= index < size:
         vm.raise_(IndexError, f"{kind} {verb}index out of range")
     return index % size
-
-
-class Sequence(Protocol):
-    """A list, tuple or deque of the trace."""
-
-    def items(self, vm: VM) -> list[Object]: ...
 
 
 def find(vm: VM, sequence: Sequence, item: Object, start: int = 0, stop: int | None = None) -> int:
@@ -53,16 +56,14 @@ def find(vm: VM, sequence: Sequence, item: Object, start: int = 0, stop: int | N
     return -1
 
 
-def bounds(vm: VM, size: int, start: Object | None, stop: Object | None) -> tuple[int, int]:
+def bounds(vm: VM, sequence: Sequence, start: Object | None, stop: Object | None) -> tuple[int, int]:
     """The optional limits of `index`, as _PyEval_SliceIndexNotNone clips them."""
-    limits = []
-    for part, default in ((start, 0), (stop, size)):
-        if part is None:
-            limits.append(default)
-            continue
-        value = operators.index(vm, part, lambda: "slice indices must be integers or have an __index__ method")
-        limits.append(max(0, value + size) if value < 0 else value)
-    return limits[0], limits[1]
+    given = [
+        None if part is None else operators.index(vm, part, lambda: "slice indices must be integers or have an __index__ method") for part in (start, stop)
+    ]
+    size = len(sequence.items(vm))
+    first, last = [default if value is None else max(0, value + size) if value < 0 else value for value, default in zip(given, (0, MOST_ITEMS))]
+    return first, last
 
 
 def compare_items(vm: VM, symbol: str, left: Sequence, right: Sequence) -> Object:
@@ -106,9 +107,10 @@ def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[A
     return vm.const({"==": same, "!=": not same, "<=": below, ">=": above, "<": below and not above, ">": above and not below}[symbol])
 
 
-def repeat(vm: VM, items: list[Object], times: Object) -> list[Object]:
-    """`items * times`. Raises the traced TypeError if times isn't an integer: sequences have no other slot to try."""
+def repeat(vm: VM, sequence: Sequence, times: Object) -> list[Object]:
+    """The items of `sequence * times`. Raises the traced TypeError if times isn't an integer: sequences have no other slot to try."""
     count = abstract.ssize(vm, operators.index(vm, times))
+    items = sequence.items(vm)
     if count > 0 and len(items) * count > MAX_REPEAT:
         vm.unsupported(breaks.UnsupportedOperation(f"a sequence of {len(items) * count} items"))
     return items * count

@@ -56,7 +56,7 @@ def add(vm: VM, self: TupleObject, other: Object) -> Object:
 
 @models(tuple.__mul__, tuple.__rmul__)
 def mul(vm: VM, self: TupleObject, times: Object) -> Object:
-    items = repeat(vm, self.items(vm), times)
+    items = repeat(vm, self, times)
     return unchanged_or(self, items) if len(items) == len(self.items(vm)) else TupleObject(items)
 
 
@@ -82,13 +82,12 @@ def getitem(vm: VM, self: TupleObject, key: Object) -> Object:
     if isinstance(key, SliceObject):
         taken = real_slice(vm, key).indices(len(items))
         return unchanged_or(self, items) if taken == (0, len(items), 1) else TupleObject([items[i] for i in range(*taken)])
-    return items[checked_index(vm, key, len(items), "tuple")]
+    return items[checked_index(vm, key, self, "tuple")]
 
 
 @models(tuple.index)
 def index(vm: VM, self: TupleObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
-    items = self.items(vm)
-    position = find(vm, self, item, *bounds(vm, len(items), start, stop))
+    position = find(vm, self, item, *bounds(vm, self, start, stop))
     if position < 0:
         vm.raise_(ValueError, "tuple.index(x): x not in tuple")
     return vm.const(position)

@@ -223,7 +223,7 @@ def test_a_module_in_the_place_of_warnings_shows_them(monkeypatch: pytest.Monkey
 
     def program(t: torch.Tensor) -> torch.Tensor:
         warnings.warn("shown elsewhere")
-        return t * len(shown)
+        return t * shown.count("shown elsewhere")
 
     compiled = framejit.compile(program, backend="eager")
     compiled(x)

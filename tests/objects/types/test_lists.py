@@ -489,3 +489,74 @@ def test_what_reverse_may_be_when_sorting(sort, reverse):
         return found, items, t + 1
 
     agree(program, x, [3, 1, 2], fullgraph=False)
+
+
+class Changing:
+    """Changes a list when it is asked for an index, for items, or whether it is equal to something."""
+
+    def __init__(self, items, change, number=3):
+        self.items, self.change, self.number = items, change, number
+
+    def __index__(self):
+        self.change(self.items)
+        return self.number
+
+    def __iter__(self):
+        yield from [7] * self.number
+        self.change(self.items)
+
+    def __eq__(self, other):
+        self.change(self.items)
+        return False
+
+    __hash__ = None
+
+
+def grow(items):
+    items.extend([1, 2])
+
+
+def cut(items):
+    del items[2:]
+
+
+def store(items):
+    items[1] = 70
+
+
+MEANWHILE = {
+    "item": lambda items, other: items[other],
+    "store": lambda items, other: operator.setitem(items, other, 9),
+    "delete": lambda items, other: operator.delitem(items, other),
+    "slice": lambda items, other: items[:other],
+    "store slice": lambda items, other: operator.setitem(items, slice(other, None), [5]),
+    "delete slice": lambda items, other: operator.delitem(items, slice(None, other)),
+    "pop": lambda items, other: items.pop(other),
+    "insert": lambda items, other: items.insert(other, 9),
+    "repeat": lambda items, other: items * other,
+    "repeat in place": lambda items, other: operator.imul(items, other),
+    "index": lambda items, other: items.index(2, other),
+    "count": lambda items, other: items.count(other),
+    "contains": lambda items, other: other in items,
+    "store items": lambda items, other: operator.setitem(items, slice(1, 4), other),
+    "store items at the end": lambda items, other: operator.setitem(items, slice(-2, None), other),
+    "extend": lambda items, other: items.extend(other),
+}
+
+
+@pytest.mark.parametrize("change", [list.clear, grow, cut, store], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("name", MEANWHILE)
+@pytest.mark.timeout(60)
+def test_a_list_that_changes_meanwhile(name, change):
+    if change is grow and name in ("count", "contains"):
+        change = cut  # they would compare for ever
+
+    def program(t):
+        items = [0, 1, 2, 3, 4]
+        try:
+            found = MEANWHILE[name](items, Changing(items, change))
+        except (IndexError, ValueError) as error:
+            return t + 1, items, type(error), str(error)
+        return t, items, found
+
+    agree(program, x, fullgraph=not (name.startswith("store items") and change is not store))
