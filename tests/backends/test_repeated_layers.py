@@ -332,6 +332,28 @@ def test_values_are_freed_after_their_last_use() -> None:
     assert len(alive) == 12 and max(alive) <= 1
 
 
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+def test_values_are_laid_out_as_in_the_trace(trains: bool) -> None:
+    strides: list[Any] = []
+
+    def compile_otherwise(gm: fx.GraphModule, inputs: Any) -> Any:
+        fn = aot_eager.compile_aot_eager(gm, inputs)
+        expected = [value.stride() for value in inputs]
+
+        def run(*given: torch.Tensor) -> Any:
+            strides.append(([value.stride() for value in given], expected))
+            return [result.t().contiguous().t() for result in fn(*given)]
+
+        return run
+
+    torch.manual_seed(0)
+    model, x = AllStates().train(trains), torch.randn(5, 8)
+    expected = steps(twin := copy.deepcopy(model), twin, x, trains)
+    backend = replace(aot_eager.BACKEND, call=compile_otherwise)
+    close(steps(model, framejit.compile(model, backend=backend, regions=True), x, trains), expected, tolerance=1e-6)
+    assert len(strides) == 3 * 8 and all(found == wanted for found, wanted in strides)
+
+
 def test_pieces_are_freed() -> None:
     counted, model = Counted(), Stack()
     framejit.compile(model, backend=counted.backend, regions=True, isolate_recompiles=True)(torch.randn(5, 8))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
@@ -122,11 +123,15 @@ def guards_on(request: GraphRequest, piece: Piece, asked: Sequence[BackendGuard]
 
 
 def in_turn(graph: fx.Graph, called: Sequence[Called]) -> Callable[[list[Any]], Any]:
-    """A boxed callable that runs the pieces in order. It drops each value after its last use, and passes it on as the only one who holds it."""
+    """A boxed callable that runs the pieces in order. It drops each value after its last use, and passes it on as the only one who holds it.
+
+    In the first call, `laid_out` makes sure that values are laid out as in the trace, for which the next piece has been compiled.
+    """
     placeholders, outputs = graph.find_nodes(op="placeholder"), outputs_of(graph)
     names = {node: f"v{number}" for number, node in enumerate(itertools.chain(placeholders, *[each.piece.results for each in called]))}
+    crossing = {node for each in called for node in each.piece.operands}
     last = {node: number for number, each in enumerate(called) for node in each.piece.inputs} | dict.fromkeys(outputs, len(called))
-    functions: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Any] = {"laid_out": LaidOut()}
     lines = ["def run(inputs):", f"    [{', '.join(map(names.__getitem__, placeholders))}] = inputs", "    inputs.clear()"]
     for number, each in enumerate(called):
         name = next((name for name, fn in functions.items() if fn is each.fn), f"piece_{len(functions)}")
@@ -138,6 +143,36 @@ def in_turn(graph: fx.Graph, called: Sequence[Called]) -> Callable[[list[Any]], 
         lines += [f"    del {', '.join(dropped)}"] if dropped else []
         given = f"[{', '.join(results)}] = " if results else ""
         lines.append(f"    {given}{name}({'taken' if each.boxed else '*taken'})")
+        if laid := [(names[node], strides) for node in each.piece.results if node in crossing and (strides := fixed_strides(value_of(node)))]:
+            lines.append("    if laid_out is not None:")
+            lines += [f"        {value} = laid_out({value}, {strides})" for value, strides in laid]
     lines.append(f"    return [{', '.join(names[node] if isinstance(node, fx.Node) else repr(node) for node in outputs)}]")
     exec(compile("\n".join(lines), "<framejit regions>", "exec"), functions)
-    return functions["run"]
+    run = functions["run"]
+
+    def first(inputs: list[Any]) -> Any:
+        results = run(inputs)
+        if functions["laid_out"] is not None and not functions["laid_out"].has_changed:
+            functions["laid_out"] = None
+        return results
+
+    return first
+
+
+def fixed_strides(value: Any) -> tuple[int, ...] | None:
+    """The strides of a tensor in the trace; None if some vary."""
+    strides = value.stride() if isinstance(value, torch.Tensor) else ()
+    return strides if all(type(stride) is int for stride in strides) else None
+
+
+class LaidOut:
+    """Gives a tensor the layout that it has in the trace. A backend may choose another one for its results, though none is known to do so."""
+
+    def __init__(self) -> None:
+        self.has_changed = False
+
+    def __call__(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+        if all(size <= 1 or one == other for size, one, other in zip(tensor.size(), tensor.stride(), strides)):
+            return tensor
+        self.has_changed = True
+        return torch.empty_strided(tensor.size(), strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
