@@ -66,6 +66,8 @@ class Operands:
         self.is_second = is_second
         self.arrays: dict[int, tuple[ArrayObject, Any]] = {}
         self.memory: dict[int, Any] = {}
+        self.storages: list[torch.UntypedStorage] = []
+        """The storages whose keys `memory` has: while they are alive, no other storage gets one of these keys."""
         self.symbolic = False
 
     def reals(self, args: Sequence[Object], kwargs: dict[str, Object]) -> tuple[list[Any], dict[str, Any]]:
@@ -100,6 +102,7 @@ class Operands:
         assert dtype is not None, fake.dtype
         self.symbolic = self.symbolic or any(type(size) is not int for size in fake.shape)
         storage = fake.untyped_storage()
+        self.storages.append(storage)
         made: Any
         if obj.assumed is not None:
             made = self.with_assumed_shape(obj.assumed, dtype, storage._cdata)
