@@ -85,6 +85,22 @@ class AwaitedKernel(LambdaFuture):
     """A kernel for which Inductor waits. Its `result()` is the function of the kernel."""
 
 
+class Postponed:
+    """Stands among the globals of a graph's code for a kernel that is compiled later: at the latest when it is called, as after an interrupt."""
+
+    def __init__(self, scope: dict[str, Any], name: str, kernel: AwaitedKernel) -> None:
+        self._scope, self._name, self._kernel = scope, name, kernel
+
+    def finish(self) -> Function:
+        """Compile the kernel if it isn't yet, and put it in its place. Raises CppCompileError."""
+        function: Function = self._kernel.result()
+        self._scope[self._name] = function
+        return function
+
+    def __call__(self, *args: Any) -> None:
+        self.finish()(*args)
+
+
 class Batch:
     """The kernels of a graph, collected until one of them is needed; then all are compiled. If it is for several graphs, they are needed in `finish`."""
 
@@ -92,7 +108,7 @@ class Batch:
         self.several = several
         self._waiting: dict[Kernel, Future[Function]] = {}
         self._lock = threading.Lock()
-        self._put_off: list[tuple[dict[str, Any], str, AwaitedKernel]] = []
+        self._postponed: list[Postponed] = []
 
     def add(self, kernel: Kernel) -> AwaitedKernel:
         """The object that Inductor waits for."""
@@ -102,17 +118,17 @@ class Batch:
             future = self._waiting.setdefault(kernel, Future())
         return AwaitedKernel(lambda: self._result(future))
 
-    def put_off(self, scope: dict[str, Any]) -> None:
+    def postpone(self, scope: dict[str, Any]) -> None:
         """Leave the kernels among the globals of a graph's code to `finish`."""
         for name, value in scope.items():
             if isinstance(value, AwaitedKernel):
-                self._put_off.append((scope, name, value))
-                scope[name] = None
+                scope[name] = postponed = Postponed(scope, name, value)
+                self._postponed.append(postponed)
 
     def finish(self) -> None:
-        """Compile the kernels that have been put off, and put them in their places. Raises CppCompileError."""
-        for scope, name, waiting in self._put_off:
-            scope[name] = waiting.result()
+        """Compile the kernels that have been postponed. Raises CppCompileError."""
+        for postponed in self._postponed:
+            postponed.finish()
 
     def _result(self, future: Future[Function]) -> Function:
         with self._lock:
@@ -151,7 +167,7 @@ def wait(compiler: AsyncCompile, scope: dict[str, Any]) -> None:
     """Replaces Inductor's method of this name, by which its code for a graph waits for the graph's kernels."""
     batch = BATCH.get()
     if batch is not None and batch.several:
-        batch.put_off(scope)
+        batch.postpone(scope)
     wait_for_all(compiler, scope)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch._inductor.exc import CppCompileError
 
 import framejit
 from framejit.backends import translation_units
-from framejit.backends.translation_units import BATCH, INCLUDE, LOADED, Batch, Kernel, cpp_pybinding, together, units
+from framejit.backends.translation_units import BATCH, INCLUDE, LOADED, Batch, Kernel, cpp_pybinding, several_together, together, units
 
 ONE = Kernel(("float*",), f'{INCLUDE}\nextern "C"  void  kernel(float* out_ptr0)\n{{\n    out_ptr0[0] = 1.0;\n}}\n')
 TWO = Kernel(
@@ -119,3 +120,39 @@ def test_units_are_of_about_the_same_size() -> None:
     assert [[len(kernel.source) for kernel in part] for part in units(kernels, 2)] == [[60_000, 30_000, 1_000], [50_000, 40_000]]
     assert len(units(kernels, 8)) == 3
     assert len(units(kernels[-2:], 8)) == 1
+
+
+def scope_with(kernels: dict[str, Kernel]) -> dict[str, Any]:
+    """The globals of a graph's code after it has waited for these kernels."""
+    compiler = AsyncCompile()
+    scope: dict[str, Any] = {name: cpp_pybinding(compiler, list(kernel.argtypes), kernel.source) for name, kernel in kernels.items()}
+    compiler.wait(scope)
+    return scope
+
+
+def test_the_kernels_of_several_graphs_are_one_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    start = translation_units.start
+    monkeypatch.setattr(translation_units, "start", lambda unit: (sizes.append(len(unit)), start(unit))[1])
+    with several_together():
+        first = scope_with({"one": ONE})
+        second = scope_with({"two": TWO, "again": ONE})
+        assert not sizes
+    assert sizes == [2] and written(first["one"]) == 1.0 and written(second["two"], 5) == 5.0 and second["again"] is first["one"]
+
+
+def test_an_interrupt_leaves_kernels_that_are_compiled_when_they_are_called() -> None:
+    scope: dict[str, Any] = {}
+    with pytest.raises(KeyboardInterrupt), several_together():
+        scope = scope_with({"one": ONE, "two": TWO})
+        raise KeyboardInterrupt
+    assert written(scope["two"], 7) == 7.0 and written(scope["one"]) == 1.0
+    assert not isinstance(scope["one"], translation_units.Postponed)
+
+
+def test_a_kernel_that_is_wrong_among_those_of_several_graphs() -> None:
+    scope: dict[str, Any] = {}
+    with pytest.raises(CppCompileError), several_together():
+        scope = scope_with({"one": ONE, "wrong": WRONG})
+    with pytest.raises(CppCompileError):
+        scope["wrong"](torch.zeros(1))
