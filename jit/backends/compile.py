@@ -34,6 +34,7 @@ from framejit.backends.grad_mode import begin_with_gradients, detach_views, with
 from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
 from framejit.backends.memory import outputs_of
 from framejit.backends.regions.pieced import compile_pieces
+from framejit.backends.regions.pieces import Piece
 from framejit.backends.regions.regions import pieces_to_compile
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest, InputInfo
@@ -68,14 +69,13 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         views = take_out_views(request)
         outputs = len(outputs_of(request.gm.graph))
     guards: list[BackendGuard] = []
-    kinds = 1
+    pieces: Sequence[Piece] = ()
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
         if not backend.needs_contexts:
             fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
             pieces = pieces_to_compile(request)
-            kinds = len({piece.key for piece in pieces})
             fn, boxed, guards = compile_pieces(request, pieces, _compile_in_contexts) if pieces else _compile_in_contexts(request)
     _forget_examples(request)
     if not backend.trusted and not boxed:
@@ -90,7 +90,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = restoring(fn, switches, modes)
     if inference:
         fn = _in_inference_mode(fn)
-    return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request), max(1, kinds))
+    kinds = len({piece.key for piece in pieces}) or 1
+    return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request), kinds)
 
 
 def _with_inputs_of_calls(fn: Callable[..., Any], boxed: bool, inputs: Sequence[InputInfo]) -> Callable[..., Any]:

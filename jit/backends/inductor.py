@@ -62,7 +62,7 @@ class InductorBackend(Backend):
         return bool(self.patches.get("freezing", config.freezing))
 
     def takes_pieces(self, grad: bool) -> bool:
-        """CUDA graphs are recorded as a whole, parameters that are constants of the code differ between layers, and the program's own passes see all."""
+        """Return False if the program has given Inductor passes of its own, which see the whole graph, and in the cases of `Backend.takes_pieces`."""
         return super().takes_pieces(grad) and not any(self.patches.get(name, getattr(config, name, None)) for name in PASSES)
 
     def for_several(self) -> contextlib.AbstractContextManager[None]:

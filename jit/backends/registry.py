@@ -63,7 +63,8 @@ class Backend:
         return False
 
     def takes_pieces(self, grad: bool) -> bool:
-        """Return whether the backend makes of several graphs what it makes of one. `grad`: gradients are on."""
+        """Return whether a graph may be compiled in pieces: not if CUDA graphs are recorded of the whole, nor if parameters are constants of the code, which
+        differ between layers. `grad`: gradients are on."""
         return self.inputs == "fake" and not self.cudagraphs() and not (self.freezes() and not grad)
 
     def for_several(self) -> AbstractContextManager[None]:

@@ -298,23 +298,24 @@ def pairwise_step(self: Any) -> Any:
 
 def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
     """itertools.batched."""
-    length = as_size(n)
-    if length < 1:
-        raise ValueError("n must be at least one")
-    return made(Batched, it=iter(iterable), batch_size=length)
+    return in_batches(iterable, as_size(n))
 
 
 def strictly_batched(iterable: Iterable[Any], n: Any, *, strict: Any = False) -> Iterator[tuple[Any, ...]]:
     """itertools.batched of Python 3.13 and later."""
-    is_strict = bool(strict)
     length = as_size(n)
+    return in_batches(iterable, length, strict=int(bool(strict)))
+
+
+def in_batches(iterable: Iterable[Any], length: int, **fields: int) -> Iterator[tuple[Any, ...]]:
+    """A new batched iterator. `fields`: those that not all Pythons have."""
     if length < 1:
         raise ValueError("n must be at least one")
-    return made(Batched, it=iter(iterable), batch_size=length, strict=int(is_strict))
+    return made(Batched, it=iter(iterable), batch_size=length, **fields)
 
 
 HAS_STRICT = "batched.strict" in ITERATOR_FIELDS.get(Batched, ())
-"""Whether the field says that an incomplete batch is an error."""
+"""True if the iterator has a field which says that an incomplete batch is an error."""
 if HAS_STRICT:
     batched = strictly_batched
 

@@ -119,10 +119,9 @@ def compile(
         ConstraintViolation: raised by a call that is compiled, if a size is not what `shapes` says, or if the code works only for one size.
     """
     check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
-    if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
-        raise BadArgument(f"compile(): dynamic must be None, True or False; got {dynamic!r}")
-    if regions not in (None, False, True) or isinstance(regions, int) and not isinstance(regions, bool):
-        raise BadArgument(f"compile(): regions must be None, True or False; got {regions!r}")
+    for option, value in (("dynamic", dynamic), ("regions", regions)):
+        if value is not None and not isinstance(value, bool):
+            raise BadArgument(f"compile(): {option} must be None, True or False; got {value!r}")
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)

@@ -1,4 +1,6 @@
-"""What deep models cost until their first result with Inductor and without caches, beside torch.compile: seconds of CPU, in a fresh process each.
+"""Measures the seconds of CPU that deep models need until their first result, with Inductor and without caches, beside torch.compile.
+
+Each figure is that of a fresh process.
 
     python -m tools.bench.start                                  every model, inference and training
     python -m tools.bench.start --only bert24,vit24 --measure inference
@@ -113,7 +115,7 @@ MODELS: dict[str, Callable[[], Example]] = {
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
-    """The layers of a model: the children of its lists of at least two modules that are in no other such list."""
+    """The layers of a model: the members of its outermost lists of at least two modules that have children themselves."""
     for module in model.children():
         if isinstance(module, (nn.ModuleList, nn.Sequential)) and len(module) > 1 and any(True for _ in module[0].children()):
             return [*module] + [found for other in model.children() if other is not module for found in layers(other)]
@@ -145,9 +147,10 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
         return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
     def tensors(value: Any) -> list[torch.Tensor]:
-        return [leaf.detach().clone() for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        leaves = torch.utils._pytree.tree_leaves(dict(value) if hasattr(value, "keys") else value)
+        return [leaf.detach().clone() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
-    expected = tensors(dict(call(model)) if hasattr(call(model), "keys") else call(model))
+    expected = tensors(call(model))
     marked: set[type] = set()
     if compiler == "marked":
         for layer in layers(model):
@@ -161,7 +164,7 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
         compiled = framejit.compile(model, **({"regions": False} if compiler == "whole" else {}))
     result = call(compiled)
     first = used() - start
-    found = tensors(dict(result) if hasattr(result, "keys") else result)
+    found = tensors(result)
     error = max(float((one - other).abs().max() / other.abs().max().clamp(min=1e-6)) for one, other in zip(found, expected) if one.is_floating_point())
     calls, best, end = 0, math.inf, time.perf_counter() + seconds
     while calls < 5 or time.perf_counter() < end:

@@ -32,9 +32,9 @@ from framejit.torch_state.torch_modes import MODE_CHANGES, exit_keeping_casts
 
 SET_GRAD = torch._C._set_grad_enabled
 ENTERS = frozenset({_enter_autocast, _enter_inference_mode})
+EXITS = frozenset({_exit_autocast, exit_keeping_casts, _exit_inference_mode})
 UNCUT = 1000
 """The cost of a cut where the graph can't be cut."""
-EXITS = frozenset({_exit_autocast, exit_keeping_casts, _exit_inference_mode})
 
 
 class Uncuttable(Exception):
@@ -75,8 +75,8 @@ def producer(node: fx.Node) -> fx.Node:
 
 
 def cut(request: GraphRequest, least: int, work: int) -> list[Piece]:
-    """The pieces of the request's graph, in order. It is cut where at least `least` nodes repeat, so that each of the pieces does at least this
-    work. Raises Uncuttable."""
+    """The pieces of the request's graph, in order. The graph is cut where at least `least` nodes repeat. There, each piece does at least this `work`
+    (see work.py), as far as there are enough repetitions. Raises Uncuttable."""
     graph = request.gm.graph
     nodes = in_groups(graph)
     if len(nodes) <= least or not all(map(is_movable, nodes)):
@@ -211,7 +211,7 @@ def pieces_of(request: GraphRequest, parts: Sequence[Sequence[fx.Node]]) -> Iter
         outside = list(dict.fromkeys(used for node in part for used in node.all_input_nodes if used not in inside))
         results = tuple([node for node in part if leaves(node, inside)])
         operands = tuple([node for node in outside if not is_number(node)])
-        if not all(can_cross(value_of(node)) or (is_number(node) and node in results) for node in (*results, *operands)):
+        if not all(can_cross(value_of(node)) or is_number(node) for node in (*results, *operands)):
             raise Uncuttable
         symbols = symbols_in([*map(value_of, outside), *map(value_of, part)])
         if not symbols <= holders.keys():
@@ -250,7 +250,7 @@ def symbols_in(values: Iterable[Any]) -> set[sympy.Basic]:
 
 
 def role(info: InputInfo | None) -> Hashable:
-    """How a backend treats an input of the graph; None for a value that another piece has computed."""
+    """Return the facts about an input of the graph by which backends treat it differently; None for a value that another piece has computed."""
     if info is None:
         return None
     return info.is_parameter, info.is_buffer, info.static, info.is_subclass, info.is_wrapper, info.is_state, info.symbolic_context is None

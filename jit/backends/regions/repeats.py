@@ -69,7 +69,7 @@ def longest(items: numpy.ndarray) -> tuple[int, int, int] | None:
 
 
 def best_cut(start: int, length: int, period: int, crossing: Sequence[int]) -> Repeat:
-    """Where to cut a stretch: the most parts among the places where the fewest values cross."""
+    """Cut a stretch where the fewest values cross, and of these ways choose the one with the most parts."""
 
     def cost(repeat: Repeat) -> tuple[int, int, int]:
         return max(crossing[cut] for cut in repeat.cuts), -repeat.count, repeat.start
