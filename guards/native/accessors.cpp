@@ -318,8 +318,9 @@ bool read_slot(GuardTree &tree, Node &node, PyObject *payload) {
     const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(payload)->d_member;
     node.hint = static_cast<int32_t>(member->offset);
     node.none_if_null = member->type == T_OBJECT;
-    if (member->type == T_OBJECT || member->type == T_OBJECT_EX) return true;
-    PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member");
+    const bool is_after_items = PyDescr_TYPE(payload)->tp_itemsize != 0 && (PyDescr_TYPE(payload)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0;
+    if ((member->type == T_OBJECT || member->type == T_OBJECT_EX) && !is_after_items) return true;
+    PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member at a fixed offset");
     return false;
 }
 

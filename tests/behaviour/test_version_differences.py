@@ -7,6 +7,9 @@ import enum
 import itertools
 import sys
 import warnings
+from collections import OrderedDict
+from types import MappingProxyType
+from typing import Annotated
 
 import pytest
 import torch
@@ -168,6 +171,91 @@ def test_warnings_of_complex(call):
                 result = str(error)
         shown.append((result, [(str(each.message), each.lineno) for each in caught]))
     assert shown[0] == shown[1]
+
+
+class Returned:
+    def __eq__(self, other):
+        return other
+
+
+@pytest.mark.parametrize("mapping", [{"a": 1}, OrderedDict(a=1)], ids=["dict", "OrderedDict"])
+def test_what_a_mapping_proxy_compares(mapping):
+    def program(t, mapping):
+        seen = MappingProxyType(mapping) == Returned()
+        return t + 1, seen is mapping, type(seen), MappingProxyType(mapping) == mapping, {"a": 1} == MappingProxyType(mapping)
+
+    agree(program, x, mapping)
+
+
+def test_docstrings_made_on_demand():
+    class Described:
+        asked = 0
+
+        def __get__(self, instance, cls):
+            assert instance is None
+            self.asked += 1
+            return f"the text of {cls.__name__}"
+
+    described = Described()
+
+    class A:
+        __doc__ = described
+
+    class B:
+        """A text."""
+
+    class C(B):
+        pass
+
+    def program(t):
+        return t + 1, A.__doc__, B.__doc__, C.__doc__, int.__doc__[:3]
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert compiled(x)[1:] == ("the text of A", "A text.", None, "int")
+    assert described.asked == 2
+    B.__doc__, C.__doc__ = "Another.", "Its own."
+    assert compiled(x)[2:4] == ("Another.", "Its own.")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="subclasses of tuple can't have slots before Python 3.15")
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_slots_after_items(length):
+    class Point(tuple):
+        __slots__ = ("a", "b")
+
+    def program(t, point):
+        point.a += 1
+        return t * point.a, hasattr(point, "b"), len(point)
+
+    compiled = framejit.compile(program, backend="eager")
+    points = Point(range(length)), Point(range(length + 1))
+    for point in points:
+        point.a = 2
+        assert compiled(x, point)[1:] == (False, len(point)) and point.a == 3
+        assert torch.equal(compiled(x, point)[0], x * 4)
+        point.b = 1
+        assert compiled(x, point)[1:] == (True, len(point)) and point.a == 5
+
+    def made(t):
+        point = Point(range(length))
+        point.b = t + 1
+        return t + 2, point
+
+    _, point = framejit.compile(made, backend="eager")(x)
+    assert type(point) is Point and torch.equal(point.b, x + 1) and not hasattr(point, "a")
+
+
+def test_hashes_of_types_with_unhashable_metadata():
+    described = Annotated[str, {}]
+
+    def program(t):
+        try:
+            return t, {described: 1}
+        except TypeError as error:
+            return t, str(error)
+
+    agree(program, x)
 
 
 def test_code_with_fewer_positions_than_instructions():

@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Generator, Hashable, Iterator
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 
@@ -159,6 +159,19 @@ def left_by_issubset() -> list[int]:
     return list(items)
 
 
+class Returned:
+    """Comparing with an instance returns the other object."""
+
+    def __eq__(self, other: object) -> Any:
+        return other
+
+
+def proxy_is_copied() -> bool:
+    """Return whether a mapping proxy compares a copy of its dict."""
+    mapping: dict[Any, Any] = {}
+    return (MappingProxyType(mapping) == Returned()) is not mapping  # type: ignore[comparison-overlap]
+
+
 def closed() -> Any:
     """Return the result of `close()` on a generator that returns 1 when it is closed."""
     generator: Any = answers_close()
@@ -193,6 +206,8 @@ NAMED_IN_DICT = has_name(has_name)
 """True if the error of deleting a missing attribute has the attribute's name, for an object whose C type has a `__dict__`: a function, a module."""
 NAMED_IN_INSTANCE = has_name(Counted())
 """True if the error of deleting a missing attribute has the attribute's name, for an instance of a class defined in Python."""
+COMPARES_COPIES = proxy_is_copied()
+"""True if a mapping proxy of a dict compares a copy of it with an object of another class."""
 CLOSE_RETURNS = closed() == 1
 """True if `close()` of a generator returns what the generator returns."""
 

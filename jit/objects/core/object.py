@@ -459,8 +459,11 @@ def is_c_member(member: MemberDescriptorType) -> bool:
 
 
 def member_source(vm: VM, obj: Object, source: Source, member: MemberDescriptorType) -> Source:
-    """The source of a member's value. A field of a C type is read by its name, which must mean that field in the value's class."""
-    if not is_c_member(member):
+    """The source of a member's value. A field of a C type is read by its name, which must mean that field in the value's class.
+
+    A slot of a subclass of tuple lies after the items, and is read by its name too.
+    """
+    if not is_c_member(member) and not classes.itemsize(member.__objclass__):
         return source.child(SlotMember, member)
     if vm.raw_type_lookup(obj.cls, member.__name__) is not member or isinstance(vm.raw_type_lookup(obj.cls, "__getattribute__"), FunctionType):
         vm.unsupported(breaks.UnsupportedValue(f"{member.__objclass__.__qualname__}.{member.__name__} of a {classes.qualname(obj.cls)}, which overrides it"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core import abstract, operators, text
+from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
@@ -308,10 +308,11 @@ def proxy_ror(vm: VM, self: MappingProxyObject, other: Object) -> Object:
 
 
 def compared(symbol: str) -> Callable[..., Object]:
-    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` would."""
+    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` would, or a copy of it if the other may keep or change it."""
 
     def model(vm: VM, self: MappingProxyObject, other: Object) -> Object:
-        return operators.compare(vm, symbol, self.mapping, other)
+        copied = differences.COMPARES_COPIES and self.mapping.cls is dict and classes.can_change(vm.observe(other).cls)
+        return operators.compare(vm, symbol, abstract.call(vm, vm.const(dict), [self.mapping]) if copied else self.mapping, other)
 
     return model
 

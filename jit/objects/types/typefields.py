@@ -19,7 +19,7 @@ from framejit.program import classes
 
 FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__", "__text_signature__"})
 """Attributes of a class that never change."""
-ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
+ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__"})
 """Attributes of a class that a program can assign to, and those that follow from them. Guards read them in each call."""
 OWN = frozenset({"__annotations__", "__abstractmethods__", "__type_params__"})
 """Attributes of a class that are stored in its own namespace under the same name."""
@@ -45,6 +45,9 @@ def read(vm: VM, obj: Object, name: str) -> Object:
             return vm.from_real(descriptor.__get__(real))
         except AttributeError as error:
             vm.raise_(AttributeError, *error.args)
+    if name == "__doc__":  # Objects/typeobject.c: type_get_doc
+        found = own_attribute(vm, real, name)
+        return vm.const(None) if found is None else vm.observe(found).descriptor_get(vm, None, real)
     if name in OWN:
         found = own_attribute(vm, real, name)
         if found is not None:

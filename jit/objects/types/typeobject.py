@@ -279,9 +279,14 @@ class AliasObject(IdentityConstant):
 
     def hash_key(self, vm: VM) -> Any:
         try:
-            return self.as_real(vm)
+            real = self.as_real(vm)
         except NotConstant:
             vm.unsupported(breaks.UnsupportedOperation(f"the hash of {self!r}, which is found by code of a metaclass"))
+        try:
+            hash(real)
+        except TypeError as error:  # of an argument, such as a dict in the metadata of an Annotated
+            vm.raise_(TypeError, *error.args)
+        return real
 
     def as_real(self, vm: VM) -> Any:
         for parameter in getattr(self.value, "__args__", ()):
