@@ -42,7 +42,7 @@ from setuptools.command.build_ext import build_ext  # noqa: E402
 FOLDERS = {"framejit": "jit", "framejit.guards": "guards"}
 OLDEST_TORCH, TOO_NEW_TORCH = (2, 11), (2, 16)
 ANY_TORCH = "torch>={}.{},<{}.{}".format(*OLDEST_TORCH, *TOO_NEW_TORCH)
-DEPENDENCIES = ["numpy", "sympy"]
+DEPENDENCIES = ["numpy", "sympy", "tqdm"]
 """What framejit imports besides torch."""
 STANDARDS = {".c": "-std=c11", ".cpp": "-std=c++20"}
 SILENCED_WARNINGS = ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]  # CPython's calling conventions and static types

@@ -17,6 +17,7 @@ except ImportError as error:
 
 with collector.off():
     from framejit.backends.registry import list_backends, register_backend
+    from framejit.driver.beside import wait_until_compiled
     from framejit.errors import (
         BackendError,
         BadArgument,
@@ -36,6 +37,7 @@ with collector.off():
     from framejit.said.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
     from framejit.said.stance import set_stance
     from framejit.user.api import compile, is_compiling, reset
+    from framejit.user.callbacks import on_compile
     from framejit.user.explanation import explain
     from framejit.user.export import export
     from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
@@ -51,6 +53,6 @@ __all__ = [
     "UnknownLog", "UnknownMode", "UnknownOption", "Unsupported",
     "allow_in_graph", "assume_constant_result", "compile", "compile_operators", "disable", "disable_nested_graph_breaks", "disallow_in_graph",
     "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load_profile", "mark_dynamic", "mark_static", "mark_unbacked",
-    "maybe_mark_dynamic", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame", "statistics", "substitute_in_graph",
-    "valid_inputs",
+    "maybe_mark_dynamic", "on_compile", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame", "statistics",
+    "substitute_in_graph", "valid_inputs", "wait_until_compiled",
 ]  # fmt: skip

@@ -33,6 +33,8 @@ class Config:
     """Raise framejit's own internal errors instead of running the frame uncompiled."""
     disable: bool = False
     """Compile nothing: decorated functions run uncompiled. TORCH_COMPILE_DISABLE has the same effect."""
+    progress: bool = True
+    """Show on stderr, if it is a terminal, what is being compiled once that takes longer than a second."""
     logs: str = ""
     """Comma-separated log names, `+name` for more and `-name` for less."""
     logs_out: str = ""

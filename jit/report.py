@@ -80,7 +80,7 @@ def reset_statistics() -> None:
     STATISTICS.reset()
 
 
-STAGES = ("trace", "plan", "backend", "guards", "emit")
+STAGES = ("trace", "plan", "backend", "emit", "guards")
 """The stages of a compilation, in order."""
 
 
@@ -99,18 +99,24 @@ class BreakNote:
     number: int | None = None
 
 
+NEXT_STAGE = {"trace": "plan", "plan": "backend", "backend": "emit", "emit": "guards", "guards": "guards"}
+"""What follows each stage. A compilation that must be traced again returns to the first."""
+
+
 class Stopwatch:
-    """Measures how many `seconds` each stage of one compilation takes."""
+    """Measures how many `seconds` each stage of one compilation takes. `stage`: the one in progress."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.stage = STAGES[0]
         self._lapped = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """Add the time since the last lap to a stage."""
+        """Add the time since the last lap to a stage, which has ended."""
         now = time.perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._lapped
         self._lapped = now
+        self.stage = NEXT_STAGE[stage]
 
 
 @dataclass(frozen=True)

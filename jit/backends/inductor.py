@@ -34,6 +34,7 @@ from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.graph.demands import OF_OTHERS
 from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
+from framejit.process import underway
 from framejit.process.warning_filters import version_kept
 
 PASSES = (
@@ -122,9 +123,12 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
     apart = offsets_in(gm, example_inputs) + promises_in(gm)
-    inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), apart=apart)
-    uncached = functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext()
-    with compile_lock(), uncached, as_framejit_compiles(apart):
+    inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())
+    settings: dict[str, Any] = {"enable_autograd_cache": False} if shared else {}
+    compilation = underway.current()
+    if compilation is not None and compilation.beside:
+        settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
+    with compile_lock(), functorch_config.patch(settings), as_framejit_compiles(apart):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
 
@@ -179,11 +183,16 @@ class Partitioner(CustomPartitionerFn):
 
 
 def compile_inner(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, apart: str = "", **kwargs: Any
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    memories: memory.Memories | None = None,
+    apart: str = "",
+    compilation: underway.Compilation | None = None,
+    **kwargs: Any,
 ) -> Any:
     """torch's `compile_fx_inner`, on a rewritten graph of ATen operators.
 
-    `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`.
+    `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`; `compilation`: what the graph was traced in.
     """
     context = torch._guards.TracingContext.try_get()
     if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:
@@ -195,7 +204,7 @@ def compile_inner(
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with config.patch(settings), as_framejit_compiles(apart):
+    with underway.continued(compilation), config.patch(settings), as_framejit_compiles(apart):
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

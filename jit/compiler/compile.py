@@ -26,7 +26,7 @@ from framejit.compiler.retreats import FailedGraph, TraceTerms, retreat
 from framejit.compiler.superseded import fate
 from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
-from framejit.driver import loader
+from framejit.driver import beside, loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
@@ -36,7 +36,8 @@ from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
-from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
+from framejit.process.underway import Compilation, underway
+from framejit.report import STAGES, STATISTICS, BreakNote, FrameNote, is_recording, record
 from framejit.torch_state.peer import left_alone
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
@@ -56,20 +57,28 @@ def compile_call(request: CompileRequest) -> Entry:
 
     Raises Unsupported if tracing stops and that is an error, BackendError if the backend fails, and whatever a signal handler of the program raises.
     """
-    with ONE_AT_A_TIME, deeper_recursion(), left_alone(), undisturbed():
-        entry, note = compile_in_attempts(request)
+    with underway(compilation_of(request)) as compilation:
+        with ONE_AT_A_TIME, deeper_recursion(), left_alone(), undisturbed():
+            entry, note = compile_in_attempts(request, compilation)
+        compilation.note = note
     if note is not None:
         tell(request.resumed_after, note)
     return entry
 
 
-def compile_in_attempts(request: CompileRequest) -> tuple[Entry, FrameNote | None]:
+def compilation_of(request: CompileRequest) -> Compilation:
+    """The compilation of a request, for those who are told of it."""
+    why = "graph break" if request.resumed_after is not None else "first call" if request.origin.cause is None else "recompile"
+    return Compilation(home(request.function, request.args[0] if request.args else None), why, request.options.backend.name, beside.is_worker())
+
+
+def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tuple[Entry, FrameNote | None]:
     """Trace again until no trace asks for a restart. After a restart, the trace breaks where earlier traces have found that it must.
 
     Where the backend fails on a graph, the next trace gives something up (retreats.py). A graph that a backend isn't to blame for is compiled with the one
     that leaves gradients to autograd.
     """
-    options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
+    options, frame_id, stopwatch = request.options, next(_frames), compilation.stopwatch
     breaks_at: dict[Place, breaks.Break] = {}
     terms = first = first_terms(request)
     withheld = Withheld(request.family.withheld)
@@ -78,6 +87,7 @@ def compile_in_attempts(request: CompileRequest) -> tuple[Entry, FrameNote | Non
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names, terms.dynamic, terms.demands, withheld,
         )  # fmt: skip
+        compilation.where, stopwatch.stage = tracer.where, STAGES[0]
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id))
         except RestartWith as restart:

@@ -15,7 +15,7 @@ from torch import nn
 from framejit import breaks, config, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.ecosystem import begin_cudagraph_step
-from framejit.driver import compiled_module, loader, profile, retained
+from framejit.driver import beside, compiled_module, loader, profile, retained
 from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
@@ -79,6 +79,10 @@ class Compiler:
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._owner: weakref.ref[Any] | None = None
         self._beyond_limit: Entry | None = None
+        self._job: beside.Job | None = None
+        """The call that was given last to the thread that compiles beside the program."""
+        self._wasted = 0
+        """How often in a row that has made no entry which matched its call."""
         self._pooled = pooled and options.shareable
         self._pool: Pool | None = None
 
@@ -203,6 +207,8 @@ class Compiler:
             adopted = loader.compiler().adopt(found)
             pool.add(adopted)
             return adopted
+        if beside.is_wanted() and self._compiles_beside(call):
+            return None
         seen_by = self._observer(call)
         if seen_by is not None:
             return NotImplemented if seen_by is NotImplemented else self._observed(call, seen_by)
@@ -237,6 +243,24 @@ class Compiler:
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
         return entry
+
+    def _compiles_beside(self, call: Call) -> bool:
+        """Have a call compiled on another thread, unless that already compiles one of this function. Returns False if the call must be compiled here."""
+        job, self._job = self._job, None
+        if job is not None and job.is_pending():
+            self._job = job
+            return True
+        if (job is not None and job.failed) or self._wasted >= beside.ATTEMPTS or self.history.limits_reported:
+            self._wasted = 0
+            return False
+
+        def run() -> None:
+            made = self._entry_for(call)
+            is_kept = (self._published(call, made) if made is not None and made is not NotImplemented else made) is NotImplemented
+            self._wasted = 0 if is_kept else self._wasted + 1
+
+        self._job = beside.ask(run)
+        return True
 
     def _serves(self, call: Call) -> bool:
         """Return whether an entry now matches a call that no entry matched before. Another thread may have made the entry meanwhile, or its backend may have
@@ -435,6 +459,8 @@ class Compiler:
         return bool(directives.breaks_are_errors(current, current, self.families.of(None).number, self.options.fullgraph))
 
     def _internal_error(self, function: types.FunctionType, error: BaseException, origin: Origin = Origin()) -> Entry:
+        if beside.is_worker():  # what the program changes meanwhile may have caused it: the call is compiled again where it is made
+            raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
         STATISTICS.add("internal_errors")
         if self._is_strict() or self._may_not_break():
             raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
@@ -468,6 +494,7 @@ def reset() -> None:
         compiled.compile_callback.forget()
     profile.forget()
     logs.forget()
+    beside.BESIDE.drop()
     proper = loader.loaded()
     if proper is not None:
         proper.forget()

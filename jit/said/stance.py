@@ -17,6 +17,7 @@ STANCES: dict[str, str] = {
     "force_eager": "run uncompiled, compiled or not",
     "eager_on_recompile": "run what is compiled, and run uncompiled what isn't",
     "fail_on_recompile": "run what is compiled; what isn't is an error",
+    "eager_while_compiling": "run what is compiled; run uncompiled what isn't, while a thread beside compiles it",
     "eager_then_compile": "run uncompiled at the first call of each function, compile at the second",
 }
 """Every stance, with what calls do under it."""
@@ -96,6 +97,7 @@ class set_stance:
     - "force_eager": run uncompiled, also where something compiled would fit.
     - "eager_on_recompile": run what is compiled; where nothing fits, run the call uncompiled.
     - "fail_on_recompile": run what is compiled; where nothing fits, raise `RecompileError`, which says why.
+    - "eager_while_compiling": run what is compiled; where nothing fits, run the call uncompiled, while a thread beside the program compiles it.
     - "eager_then_compile": run the first call of each function uncompiled, compile from the second on.
 
     `set_stance(name)` holds for the whole process from then on; called inside a `with set_stance(...)` block, for the rest of that block.

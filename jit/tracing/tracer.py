@@ -366,6 +366,12 @@ class Tracer:
         self.root_source.forget_children()
         self.__dict__.clear()
 
+    def where(self) -> str:
+        """The path of the innermost module that is being traced; empty outside modules. Another thread may ask, also after the trace has ended."""
+        graph = self.__dict__.get("graph")
+        modules = getattr(graph, "module_stack", None)
+        return next(reversed(modules), "") if modules else ""
+
     def place(self) -> tuple[CodeType, int]:
         assert self.frame is not None
         place = self.frame.code, self.frame.pc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import builtins
 import enum
 import itertools
 import sys
@@ -244,6 +245,23 @@ def test_slots_after_items(length):
 
     _, point = framejit.compile(made, backend="eager")(x)
     assert type(point) is Point and torch.equal(point.b, x + 1) and not hasattr(point, "a")
+
+
+def test_fromkeys_of_a_class_whose_call_makes_a_mapping_without_new_items():
+    found = getattr(builtins, "frozendict", MappingProxyType)({"a": 1})
+
+    class Subclass(dict):
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls, *args, **kwargs) if args or kwargs else found
+
+    def program(t):
+        try:
+            made = Subclass.fromkeys("ab")
+        except TypeError as error:
+            return t, str(error)
+        return t + 1, type(made) is Subclass, dict(made)
+
+    agree(program, x, fullgraph=False)
 
 
 def test_hashes_of_types_with_unhashable_metadata():

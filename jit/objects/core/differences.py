@@ -159,7 +159,7 @@ def left_by_issubset() -> list[int]:
     return list(items)
 
 
-class Returned:
+class ComparesToOther:
     """Comparing with an instance returns the other object."""
 
     def __eq__(self, other: object) -> Any:
@@ -169,7 +169,7 @@ class Returned:
 def proxy_is_copied() -> bool:
     """Return whether a mapping proxy compares a copy of its dict."""
     mapping: dict[Any, Any] = {}
-    return (MappingProxyType(mapping) == Returned()) is not mapping  # type: ignore[comparison-overlap]
+    return (MappingProxyType(mapping) == ComparesToOther()) is not mapping  # type: ignore[comparison-overlap]
 
 
 def closed() -> Any:

@@ -278,6 +278,8 @@ def default_copy(vm: VM, self: DictObject) -> Object:
 def fromkeys(vm: VM, cls: Object, iterable: Object, value: Object = NONE) -> Object:
     cls = vm.observe(cls)
     made = abstract.call(vm, cls, [])
+    if vm.raw_type_lookup(vm.observe(made).cls, "__setitem__") is MISSING:
+        vm.unsupported(breaks.UnsupportedCall(f"fromkeys() of {abstract.type_name(vm, made)}, which takes no new items"))
     for key in abstract.each(vm, iterable):
         abstract.setitem(vm, made, key, value)
     return made

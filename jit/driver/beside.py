@@ -1,0 +1,183 @@
+"""Compiles on a thread beside the program, for the stance `eager_while_compiling`: calls run uncompiled until their entry is there.
+
+    call -> no entry matches -> Beside.ask(...)  -> runs uncompiled
+                                      |
+                      the thread: Compiler._found_or_made(call) -> the entry is added
+
+The thread compiles one call after another, in the order in which they were asked for, with the context variables and torch's modes of the thread that
+called. It holds the call's arguments until then. The program goes on meanwhile, and may change what the trace reads: the entry's guards have the values
+that the trace has read, so that an entry which doesn't fit the call any more is dropped, and the call is compiled again when it comes next.
+
+What can't be compiled beside the program is compiled where it is called: under modes of the program's that this thread can't have, and after an error, so
+that the error is raised where the program expects it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import contextvars
+import ctypes
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from framejit.said import stance
+from framejit.torch_state.thread_state import ThreadState
+
+STANCE = "eager_while_compiling"
+ATTEMPTS = 2
+"""How often a function is compiled beside the program for nothing, until it is compiled where it is called."""
+AT_EXIT = 30.0
+"""The most seconds that the end of the process waits until the thread has stopped."""
+BETWEEN_STOPS = 0.1
+"""Seconds after which the thread is told again to stop."""
+
+
+class Stopped(BaseException):
+    """Raised in the thread when the process ends."""
+
+
+class NotHere(Exception):
+    """A call can't be compiled on this thread, which can't have all modes of the thread that made the call."""
+
+
+class Job:
+    """One call to be compiled, which `run` does. `failed`: whether that raised an exception."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self.failed = False
+        self._run: Callable[[], None] | None = run
+        self._context = contextvars.copy_context()
+        self._state = ThreadState.now()
+        self._process = os.getpid()
+
+    def is_pending(self) -> bool:
+        """Return whether it is still to be done, in this process."""
+        return self._run is not None and self._process == os.getpid()
+
+    def drop(self) -> None:
+        """Let go of the call: it is compiled, or need not be compiled any more."""
+        self._run = None
+
+    def work(self) -> None:
+        """Do it, with the context and torch's modes of the thread that has asked for it."""
+        try:
+            self._context.run(self._work)
+        except Exception:  # it is raised where the function is called next, and compiled there
+            self.failed = True
+        finally:
+            self.drop()
+
+    def _work(self) -> None:
+        run = self._run
+        with self._state.in_force() as is_same:
+            if not is_same:
+                raise NotHere
+            stance.enter("default")
+            try:
+                if run is not None:
+                    run()
+            finally:
+                stance.leave()
+
+
+class Beside:
+    """The jobs of this process, and the thread that does them, which ends when there are none."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._jobs: deque[Job] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def is_worker(self) -> bool:
+        """Return whether this is the thread that compiles."""
+        return self._thread is not None and self._thread.ident == threading.get_ident()
+
+    def add(self, job: Job) -> None:
+        """Add a job. It is dropped if the process is ending."""
+        with self._changed:
+            if self._closed:
+                job.drop()
+                return
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="framejit-compiler", daemon=True)
+                self._thread.start()
+
+    def drop(self) -> None:
+        """Drop all jobs that have not begun."""
+        with self._changed:
+            while self._jobs:
+                self._jobs.pop().drop()
+
+    def _work(self) -> None:
+        with contextlib.suppress(Stopped):
+            while self._work_once():
+                pass
+
+    def _work_once(self) -> bool:
+        with self._changed:
+            if not self._jobs:
+                self._thread = None
+                self._changed.notify_all()
+                return False
+            job = self._jobs.popleft()
+        job.work()
+        return True
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until there is nothing left to do, or this many seconds. Returns whether nothing is left."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout)
+
+    def close(self) -> None:
+        """Stop the thread, since the process ends: a thread that still runs then can crash it."""
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+        self.drop()
+        until = time.monotonic() + AT_EXIT
+        while thread is not None and thread.is_alive() and time.monotonic() < until:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stopped))
+            thread.join(BETWEEN_STOPS)
+
+
+BESIDE = Beside()
+
+
+def ask(run: Callable[[], None]) -> Job:
+    """Have a call compiled beside the program."""
+    job = Job(run)
+    BESIDE.add(job)
+    return job
+
+
+def is_worker() -> bool:
+    """Return whether this is the thread that compiles."""
+    return BESIDE.is_worker()
+
+
+def is_wanted() -> bool:
+    """Return whether calls on this thread run uncompiled while they are compiled."""
+    return stance.current() == STANCE and not is_worker()
+
+
+def wait_until_compiled(timeout: float | None = None) -> bool:
+    """Wait until everything is compiled that the stance "eager_while_compiling" has found to compile so far.
+
+    `timeout`: the most seconds to wait; None: no limit. Returns whether everything is compiled.
+    """
+    return not is_worker() and BESIDE.wait(timeout)
+
+
+def _begin_anew() -> None:
+    global BESIDE
+    BESIDE = Beside()
+
+
+atexit.register(lambda: BESIDE.close())
+os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,57 @@
+"""torch's modes and settings of one thread, in force on another: for work that one thread does for another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from framejit.torch_state.torch_modes import (
+    AUTOCAST,
+    AUTOCAST_DEVICES,
+    GRAD,
+    INFERENCE,
+    autocast_of,
+    function_modes,
+    put_autocast,
+    read_state,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """The modes of a thread that another can have too. `counted`: what of all modes compiled code depends on."""
+
+    grad: bool
+    inference: bool
+    autocast: Any
+    autocast_cache: bool
+    devices: tuple[torch.device, ...]
+    counted: tuple[Any, ...]
+
+    @classmethod
+    def now(cls) -> ThreadState:
+        """The state of this thread."""
+        devices = tuple([mode.device for mode in function_modes() if mode.device is not None])
+        return cls(GRAD.read(), INFERENCE.read(), AUTOCAST.read(), torch.is_autocast_cache_enabled(), devices, read_state())
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[bool]:
+        """Inside the block, this thread has the state. What the block gets is False if it doesn't in all that counts: modes of the program's on the other
+        thread can't be in force here.
+        """
+        with contextlib.ExitStack() as stack:
+            if self.inference:
+                stack.enter_context(torch.inference_mode())
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for device in self.devices:
+                stack.enter_context(device)
+            before, cached = autocast_of(AUTOCAST_DEVICES), torch.is_autocast_cache_enabled()
+            stack.callback(torch.set_autocast_cache_enabled, cached)
+            stack.callback(put_autocast, before)
+            put_autocast(self.autocast)
+            torch.set_autocast_cache_enabled(self.autocast_cache)
+            yield read_state() == self.counted
