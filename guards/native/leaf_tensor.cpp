@@ -243,18 +243,32 @@ static bool tensor_matches(const Leaf &leaf, PyObject *value) {
 
 static const Registered<LeafKind> tensor_match({.name = "tensor_match", .read = read_tensor_facts, .holds = tensor_matches, .looks_at_tensor = true});
 
+/* Two words at a time: a register of any x86-64 or 64-bit ARM. */
+typedef uint64_t Pair __attribute__((vector_size(16)));
+
+static inline Pair pair_at(const void *address) {
+    Pair result;
+    std::memcpy(&result, address, sizeof result);
+    return result;
+}
+
 /* Whether a tensor still looks as it did: if so, whatever matched it matches it. `value` may be any object. */
 bool looks_same(const TensorLook &look, PyObject *value) {
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != look.cls) return false;
     const Reader &tensor = read(value);
-    uint64_t difference = 0;
+    constexpr size_t last = Reader::size_words - 1;
+    static_assert(last % 2 == 0);
+    const char *sizes = tensor.sizes_begin();
+    Pair difference = pair_at(tensor.type_begin()) ^ pair_at(look.words + Reader::size_words);
+    uint64_t rest = load(sizes + 8 * last) ^ look.words[last];
     if (look.all_count) {
-        for (size_t i = 0; i < Reader::size_words; i++) difference |= load(tensor.sizes_begin() + 8 * i) ^ look.words[i];
+#pragma GCC unroll 8
+        for (size_t i = 0; i < last; i += 2) difference |= pair_at(sizes + 8 * i) ^ pair_at(look.words + i);
     } else {
-        for (size_t i = 0; i < Reader::size_words; i++) difference |= (load(tensor.sizes_begin() + 8 * i) ^ look.words[i]) & look.counts[i];
+        rest &= look.counts[last];
+        for (size_t i = 0; i < last; i += 2) difference |= (pair_at(sizes + 8 * i) ^ pair_at(look.words + i)) & pair_at(look.counts + i);
     }
-    for (size_t i = 0; i < 2; i++) difference |= load(tensor.type_begin() + 8 * i) ^ look.words[Reader::size_words + i];
-    return difference == 0 && tensor.needs_grad() == look.requires_grad;
+    return (difference[0] | difference[1] | rest) == 0 && tensor.needs_grad() == look.requires_grad;
 }
 
 /* The words of sizes, or of strides, that begin at `first` and may be any don't count. */

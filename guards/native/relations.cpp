@@ -36,7 +36,15 @@ bool are_apart(const Relation &relation, const std::vector<PyObject *> &values) 
     return std::none_of(others, relation.nodes.end(), is_own);
 }
 
-const RelationKind apart = {.name = "apart", .holds = are_apart, .by_identity = true};
+bool still_apart(const Relation &relation, const std::vector<PyObject *> &values, int32_t node) {
+    const auto others = relation.nodes.begin() + relation.numbers[0];
+    auto is_another = [&](int32_t own) { return own == node || values[own] != values[node]; };
+    if (!std::all_of(relation.nodes.begin(), others, is_another)) return false;
+    if (std::find(relation.nodes.begin(), others, node) == others) return true;
+    return std::all_of(others, relation.nodes.end(), is_another);
+}
+
+const RelationKind apart = {.name = "apart", .holds = are_apart, .by_identity = true, .holds_with = still_apart};
 
 /* `distinct` comes once for each object that a call changes, and names all others each time: together, they are looked at in one pass. */
 std::vector<Relation> merge_distinct(const std::vector<Relation> &relations) {

@@ -90,6 +90,8 @@ struct RelationKind {
     size_t nodes = 0;         /* how many paths it relates; 0: any number */
     size_t numbers = 0;       /* how many numbers Guard.native() gives for each path, where it has no `read` */
     bool by_identity = false; /* it goes on to hold while the values are the same objects */
+    /* Whether one that held goes on to hold after the value of this node has become another; NULL: the check is made again. */
+    bool (*holds_with)(const Relation &relation, const std::vector<PyObject *> &values, int32_t node) = nullptr;
     /* Makes facts of the numbers; false with an exception set where they aren't of this kind. */
     bool (*read)(GuardTree &tree, Relation &relation) = nullptr;
     /* What a walk checks in place of all relations of the kind that a tree has; NULL: each of them. */
@@ -229,7 +231,9 @@ struct TreeData {
     bool walking = false;
     bool ambiguous = false; /* in this walk, only a user's __eq__ could have told whether a key is there */
     bool arrange = false;   /* a memo or its questions don't fit in their place */
-    bool unrelated = true;  /* since the relations last held, a value that they compare is another */
+    bool unrelated = true;      /* since the relations last held, more values that they compare have become others than `moved` has room for */
+    std::vector<int32_t> moved; /* the nodes whose values have become others since then, of those that relations compare by identity */
+    std::vector<std::pair<int32_t, int32_t>> compared; /* (node, relation by identity in `merged` that compares it), sorted */
 };
 
 struct GuardTree : PyObject, TreeData {};

@@ -17,13 +17,33 @@ bool holds(const Leaf &leaf, PyObject *value) {
     return value != nullptr ? leaf.kind->holds(leaf, value) : leaf.kind->holds_of_missing;
 }
 
+/* Whether the relations by identity that compare this node's value go on to hold, now that it is another. */
+bool relations_hold_with(const GuardTree &tree, int32_t node) {
+    for (auto next = std::lower_bound(tree.compared.begin(), tree.compared.end(), std::pair{node, 0}); next != tree.compared.end() && next->first == node; next++) {
+        const Relation &relation = tree.merged[next->second];
+        bool held = relation.kind->holds_with != nullptr ? relation.kind->holds_with(relation, tree.values, node) : relation.kind->holds(relation, tree.values);
+        if (!held) return false;
+    }
+    return true;
+}
+
 /* Whether the relations hold. Those by identity need another look only when one of the values is another object. */
 bool relations_hold(const GuardTree &tree) {
     for (const Relation &relation : tree.merged) {
         if (relation.kind->by_identity && !tree.unrelated) continue;
         if (!relation.kind->holds(relation, tree.values)) return false;
     }
-    return true;
+    return tree.unrelated || std::all_of(tree.moved.begin(), tree.moved.end(), [&](int32_t node) { return relations_hold_with(tree, node); });
+}
+
+/* Notes that relations must be looked at again, because the value of this node has become another. */
+void note_moved(GuardTree &tree, int32_t node) {
+    constexpr size_t most = 32;
+    if (tree.moved.size() < most) {
+        tree.moved.push_back(node);
+    } else {
+        tree.unrelated = true;
+    }
 }
 
 int32_t first_guard(const Node &node) { return node.first_leaf < node.end_leaf ? node.first_leaf : no_guard; }
@@ -40,7 +60,7 @@ PyObject *fetch(GuardTree &tree, int32_t index, const CallView &call) {
     uint64_t version = version_of(node, value);
     bool moved = value != tree.values[index];
     tree.values[index] = value;
-    tree.unrelated |= moved && node.related;
+    if (moved && node.related && !tree.unrelated) note_moved(tree, index);
     if (moved || version != node.version) {
         node.version = version;
         for (int32_t i = node.first_outside; i < node.end_outside; i++) spoil(tree, tree.outside[i]);
@@ -165,6 +185,7 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
     }
     if (!relations_hold(tree)) return no_guard;
     tree.unrelated = false;
+    tree.moved.clear();
     for (int32_t capture : tree.other_captures) {
         PyObject *value = tree.values[tree.captures[capture]];
         if (value == nullptr) return no_guard;
@@ -269,6 +290,11 @@ void merge_relations(GuardTree &tree) {
         if (kind->merge != nullptr) found = kind->merge(found);
         std::move(found.begin(), found.end(), std::back_inserter(tree.merged));
     }
+    for (size_t i = 0; i < tree.merged.size(); i++) {
+        if (!tree.merged[i].kind->by_identity) continue;
+        for (int32_t node : tree.merged[i].nodes) tree.compared.emplace_back(node, static_cast<int32_t>(i));
+    }
+    std::sort(tree.compared.begin(), tree.compared.end());
 }
 
 /* Cuts the nodes into chunks. */

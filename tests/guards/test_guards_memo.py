@@ -487,19 +487,21 @@ def test_relations_after_memos() -> None:
 def test_objects_that_are_changed_are_none_of_the_others(seed: int) -> None:
     rng = random.Random(seed)
     root = Root()
-    paths = [slot(root).child(Index, i) for i in range(8)]
-    own = rng.sample(range(8), rng.randrange(1, 6))
-    distinct = [Distinct(paths[i], HERE, tuple(rng.sample([p for p in paths if p is not paths[i]], 7))) for i in own]
+    count = rng.choice([8, 48])
+    paths = [slot(root).child(Index, i) for i in range(count)]
+    own = rng.sample(range(count), rng.randrange(1, 6))
+    distinct = [Distinct(paths[i], HERE, tuple(rng.sample([p for p in paths if p is not paths[i]], count - 1))) for i in own]
     some = Distinct(paths[0], HERE, (paths[3], paths[5]))
     built = build([*distinct, Distinct(paths[own[0]], HERE, tuple(p for p in paths if p is not paths[own[0]])), some], [], [])
-    objects = [object() for _ in range(8)]
+    objects = [object() for _ in range(count)]
     assert agrees(built, objects)
     for _ in range(20):
         changed = list(objects)
         for _ in range(rng.randrange(3)):
-            changed[rng.randrange(8)] = rng.choice([*objects, None, object()])
+            changed[rng.randrange(count)] = rng.choice([*objects, None, object()])
         agrees(built, changed)
-        objects = [rng.choice([one, object()]) for one in objects]
+        share = rng.choice([0.5, 0.97])
+        objects = [one if rng.random() < share else object() for one in objects]
         assert agrees(built, objects)
 
 
