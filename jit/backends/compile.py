@@ -28,6 +28,7 @@ from framejit.backends.calling import (
     without_overrides,
 )
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
+from framejit.backends.ecosystem import let_others_draw
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
@@ -42,6 +43,7 @@ from framejit.backends.view_geometry import take_out_views
 from framejit.errors import BackendError, FramejitError
 from framejit.graph.inner import graph_modules, nodes_inside
 from framejit.graph.metadata import USER_PLACES
+from framejit.process import underway
 from framejit.torch_state.torch_classes import is_distributed
 from framejit.torch_state.torch_modes import MODE_CHANGES
 
@@ -185,6 +187,9 @@ def forget_layouts() -> None:
 def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     if not backend.trusted:
         _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before its code exists would be slow at each call
+    compilation = underway.current()
+    if compilation is not None and compilation.beside and (backend.takes.one_autograd_node or not backend.trusted):
+        let_others_draw()
     try:
         fn = backend.call(gm, examples, **backend.kwargs)
     except FramejitError:

@@ -8,14 +8,17 @@ others register their backends, and CUDA graphs ask it which step of the program
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module, metadata
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from framejit.errors import UnsupportedTorch
+from framejit.process import underway
 
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 
@@ -48,6 +51,24 @@ def begin_cudagraph_step() -> None:
     `cudagraph_mark_step_begin` is not for this: it ignores a backward pass that is still to come.
     """
     import_module("torch._dynamo.mutation_guard").GenerationTracker.generation += 1
+
+
+def let_others_draw() -> None:
+    """Arrange that a compilation on a thread beside the program leaves torch's random generators alone.
+
+    AOTAutograd and Inductor put the generators' states of before back when they have compiled. The program would get numbers again that it has drawn meanwhile.
+    """
+    original = import_module("torch._dynamo.utils").preserve_rng_state
+    if getattr(original, "__module__", None) == __name__:
+        return
+
+    def preserve_rng_state() -> AbstractContextManager[Any]:
+        compilation = underway.current()
+        return nullcontext() if compilation is not None and compilation.beside else original()  # type: ignore[no-any-return]
+
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and vars(module).get("preserve_rng_state") is original:
+            setattr(module, "preserve_rng_state", preserve_rng_state)
 
 
 # The parts of torch's internals that the adapters use: "module:attribute", and the parameters relied upon. These change between releases.

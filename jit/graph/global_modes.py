@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from framejit.graph.switches import Switches
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object
+from framejit.process import underway
 from framejit.torch_state.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
 from framejit.torch_state.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
 from framejit.trail import Trail
@@ -35,11 +36,20 @@ class Modes:
         """The modes of this thread."""
         return Modes(*[mode.read() for mode in SWITCHED])
 
-    def put(self) -> None:
-        """Set the modes of this thread, except for those that are scopes."""
-        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.hooks, self.dtype, self.autocast)):
-            if mode.put is not None:
-                mode.put(value)
+    def put(self, known: Modes | None = None) -> None:
+        """Set the modes of this thread, except for those that are scopes. `known`: the modes in force as far as this thread has set them. A setting of the
+        whole process that is the same there is left alone: another thread may have changed it meanwhile.
+        """
+        for mode, value, now in zip(SWITCHED, self.values(), (self if known is None else known).values()):
+            if mode.put is None or (mode.of_process and known is not None and value == now):
+                continue
+            if mode.of_process:
+                underway.changes_process()
+            mode.put(value)
+
+    def values(self) -> tuple[Any, ...]:
+        """The values, in the order of `SWITCHED`."""
+        return self.grad, self.inference, self.hooks, self.dtype, self.autocast
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
@@ -49,11 +59,11 @@ class Modes:
         hooks = contextlib.nullcontext() if before.hooks is self.hooks else passed_over() if self.hooks is None else self.hooks.applied()
         with scope, hooks:
             if before != self:
-                self.put()
+                self.put(before)
             try:
                 yield
             finally:
-                before.put()
+                before.put(self)
 
 
 @dataclass(slots=True)
@@ -121,7 +131,7 @@ class GlobalModes:
         """Restore all modes to what they were at the start. This may be called more than once."""
         while self._scopes:
             self._scopes.pop().manager.__exit__(None, None, None)
-        self.initial.put()
+        self.initial.put(self.current)
         self.current = self.initial
         torch.set_autocast_cache_enabled(self.autocast_cache)
         if self._overrides_off is not None:
@@ -203,9 +213,10 @@ class GlobalModes:
             return
         if in_graph:
             self._effect_node(torch._C._set_default_dtype, (dtype,))
+        underway.changes_process()
         torch._C._set_default_dtype(dtype)
         self._trail.changed(self, torch._C._set_default_dtype, before)
-        self._reread()
+        self._reread(dtype)
 
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
         """Open `torch.inference_mode(enabled)`."""
@@ -283,5 +294,6 @@ class GlobalModes:
             self._scopes.pop()
             scope.manager.__exit__(None, None, None)
 
-    def _reread(self) -> None:
-        self._trail.set(self, "current", Modes.read())
+    def _reread(self, dtype: torch.dtype | None = None) -> None:
+        """Note the modes of this thread. `dtype`: the default dtype that the trace has just set; what another thread sets is not the trace's."""
+        self._trail.set(self, "current", replace(Modes.read(), dtype=dtype or self.current.dtype))

@@ -154,6 +154,17 @@ def current() -> Compilation | None:
     return _current.get()
 
 
+class NotBeside(Exception):
+    """Signal: what is being compiled changes a setting of the whole process, which a thread beside the program must not do."""
+
+
+def changes_process() -> None:
+    """Called before a compilation changes a setting of the whole process. Raises NotBeside on a thread beside the program."""
+    compilation = current()
+    if compilation is not None and compilation.beside:
+        raise NotBeside
+
+
 @contextlib.contextmanager
 def continued(earlier: Compilation | None) -> Iterator[None]:
     """A `with` block in which a backend compiles a backward pass, perhaps long after the compilation that this belongs to has ended."""

@@ -44,6 +44,7 @@ class Mode:
         asked_by: functions of torch's by which a program asks for the mode.
         switches: functions that switch the mode inside a graph; none where a program can't switch it inside a trace.
         put: makes a value that of this thread; None for a mode that is a scope, or that is never switched.
+        of_process: whether the mode is the same for all threads.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Mode:
     asked_by: tuple[Callable[..., Any], ...] = ()
     switches: tuple[Callable[..., Any], ...] = ()
     put: Callable[[Any], Any] | None = None
+    of_process: bool = False
 
 
 # Autocast.
@@ -234,7 +236,7 @@ AUTOCAST = Mode(
 )  # fmt: skip
 DEFAULT_DTYPE = Mode(
     "default dtype", torch.get_default_dtype,
-    asked_by=(torch.get_default_dtype,), switches=(NATIVE._set_default_dtype,), put=NATIVE._set_default_dtype,
+    asked_by=(torch.get_default_dtype,), switches=(NATIVE._set_default_dtype,), put=NATIVE._set_default_dtype, of_process=True,
 )  # fmt: skip
 MODES = (
     GRAD,

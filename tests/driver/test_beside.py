@@ -222,6 +222,79 @@ def test_the_backward_pass_is_compiled_beside_too():
         torch.testing.assert_close(parameter.grad, gradient)
 
 
+def test_random_numbers_that_the_program_draws_meanwhile():
+    gate = Gate()
+
+    def backend(gm: fx.GraphModule, example_inputs: Any) -> Any:
+        with torch._dynamo.utils.preserve_rng_state():
+            return gate(gm, example_inputs)
+
+    torch.manual_seed(0)
+    expected = torch.rand(20).tolist()
+    torch.manual_seed(0)
+    fast = framejit.compile(lambda t: t + 1, backend=backend)
+    with framejit.set_stance("eager_while_compiling"):
+        fast(x)
+        assert gate.entered.wait(60)
+        drawn = [torch.rand(()).item() for _ in range(10)]
+        gate.open.set()
+        assert framejit.wait_until_compiled(60)
+    assert drawn + [torch.rand(()).item() for _ in range(10)] == expected
+    before = torch.get_rng_state()
+    with torch._dynamo.utils.preserve_rng_state():  # of the program's own
+        torch.rand(3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_random_numbers_around_a_compilation(backend):
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(10)])
+    fast = framejit.compile(model, backend=backend)
+    torch.manual_seed(0)
+    drawn = []
+    with framejit.set_stance("eager_while_compiling"):
+        fast(torch.ones(2, 8))
+        while not framejit.wait_until_compiled(0.002):
+            drawn.append(torch.rand(()).item())
+    drawn += [torch.rand(()).item() for _ in range(10)]
+    torch.manual_seed(0)
+    assert framejit.statistics()["graphs"] == 1 and drawn == [torch.rand(()).item() for _ in drawn]
+
+
+def test_what_sets_something_for_the_whole_process_is_compiled_where_it_is_called():
+    def program(t):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        made = torch.ones(2) + t.sum()
+        torch.set_default_dtype(before)
+        return made, framejit.is_compiling()
+
+    fast = framejit.compile(program, backend="eager")
+    with framejit.set_stance("eager_while_compiling"):
+        assert fast(x)[1] is False
+        while not framejit.wait_until_compiled(0.001):
+            assert torch.get_default_dtype() is torch.float32
+        made, compiled = fast(x)
+        assert compiled and made.dtype is torch.float64
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_the_program_may_set_the_default_dtype_meanwhile():
+    gate = Gate()
+    fast = framejit.compile(lambda t: (torch.ones(2) + t.sum(), torch.is_grad_enabled()), backend=gate)
+    try:
+        with framejit.set_stance("eager_while_compiling"):
+            assert fast(x)[0].dtype is torch.float32 and gate.entered.wait(60)
+            torch.set_default_dtype(torch.float64)
+            gate.open.set()
+            assert framejit.wait_until_compiled(60) and torch.get_default_dtype() is torch.float64
+            for _ in range(3):
+                assert fast(x)[0].dtype is torch.float64 and framejit.wait_until_compiled(60)
+            assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_training_goes_on_with_eagers_numbers():
     def losses(compiled: bool) -> list[float]:
         torch.manual_seed(0)
