@@ -66,7 +66,9 @@ class Job:
         """Do it, with the context and torch's modes of the thread that has asked for it."""
         try:
             self._context.run(self._work)
-        except Exception:  # it is raised where the function is called next, and compiled there
+        except Stopped:
+            raise
+        except BaseException:  # it is raised where the function is called next, and compiled there
             self.failed = True
         finally:
             self.drop()
@@ -105,8 +107,9 @@ class Beside:
                 return
             self._jobs.append(job)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="framejit-compiler", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="framejit-compiler", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def drop(self) -> None:
         """Drop all jobs that have not begun."""

@@ -41,7 +41,10 @@ def shown(text: Callable[[], str]) -> Iterator[None]:
     ended, gone = _thread.allocate_lock(), _thread.allocate_lock()
     ended.acquire()
     gone.acquire()
-    _thread.start_new_thread(write, (text, ended, gone))
+    try:
+        _thread.start_new_thread(write, (text, ended, gone))
+    except RuntimeError:  # the process may have no more threads
+        gone.release()
     try:
         yield
     finally:

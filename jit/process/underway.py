@@ -31,7 +31,7 @@ class Compilation:
         filename, lineno: where the function is defined.
         why: "first call", "recompile", "graph break" where a call continues after one, or "backward pass" if that is compiled when it first runs.
         beside: whether it runs on a thread beside the program (stance "eager_while_compiling").
-        error: what the compilation raised; None while it is under way, or if it raised nothing.
+        error: what the compilation raised, while `end` is called; otherwise None, for its traceback would hold the program's values.
     """
 
     def __init__(self, code: CodeType, why: str, backend: str, beside: bool = False) -> None:

@@ -23,20 +23,24 @@ from framejit.torch_state.torch_modes import (
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """The modes of a thread that another can have too. `counted`: what of all modes compiled code depends on."""
+    """The modes of a thread that another can have too. `devices`: the default devices, the innermost last; `cuda`: the current CUDA device; `counted`: what of
+    all modes compiled code depends on.
+    """
 
     grad: bool
     inference: bool
     autocast: Any
     autocast_cache: bool
     devices: tuple[torch.device, ...]
+    cuda: int | None
     counted: tuple[Any, ...]
 
     @classmethod
     def now(cls) -> ThreadState:
         """The state of this thread."""
         devices = tuple([mode.device for mode in function_modes() if mode.device is not None])
-        return cls(GRAD.read(), INFERENCE.read(), AUTOCAST.read(), torch.is_autocast_cache_enabled(), devices, read_state())
+        cuda = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        return cls(GRAD.read(), INFERENCE.read(), AUTOCAST.read(), torch.is_autocast_cache_enabled(), devices, cuda, read_state())
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[bool]:
@@ -47,6 +51,8 @@ class ThreadState:
             if self.inference:
                 stack.enter_context(torch.inference_mode())
             stack.enter_context(torch.set_grad_enabled(self.grad))
+            if self.cuda is not None:
+                stack.enter_context(torch.cuda.device(self.cuda))
             for device in self.devices:
                 stack.enter_context(device)
             before, cached = autocast_of(AUTOCAST_DEVICES), torch.is_autocast_cache_enabled()

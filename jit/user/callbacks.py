@@ -12,8 +12,8 @@ class on_compile:
     """Call functions whenever framejit compiles something: `start` before and `end` after it. Each is given a `Compilation`.
 
     A `Compilation` has `function`, `filename`, `lineno`, `why` ("first call", "recompile", "graph break" or "backward pass"), `seconds`, `stage`, `stages`,
-    `layer`, `operations`, `uncompiled` (why the function runs uncompiled, or an empty string) and `error` (what the compilation raised, or None). The
-    functions are called on the thread that compiles. If one raises an exception, that is logged, and the program goes on.
+    `layer`, `operations`, `uncompiled` (why the function runs uncompiled, or an empty string), `beside` and, while `end` is called, `error` (what it raised, or
+    None). The functions are called on the thread that compiles. If one raises an exception, that is logged, and the program goes on.
 
     They are called until `remove()` is called, or until the end of the `with` block, if the object is used as a context manager.
 

@@ -162,6 +162,19 @@ def test_errors_are_raised_where_the_function_is_called():
             fast(x)
 
 
+def test_an_error_that_is_no_exception_leaves_the_thread_working():
+    def exits(gm: fx.GraphModule, example_inputs: Any) -> Any:
+        raise SystemExit(3)
+
+    leaves, fast = framejit.compile(lambda t: t + 1, backend=exits), framejit.compile(lambda t: t * 2, backend="eager")
+    with framejit.set_stance("eager_while_compiling"):
+        assert torch.equal(leaves(x), x + 1) and framejit.wait_until_compiled(60)
+        with pytest.raises(SystemExit):
+            leaves(x)
+        fast(x)
+        assert framejit.wait_until_compiled(60) and len(fast.entries) == 1
+
+
 def test_what_changes_meanwhile_is_compiled_again():
     class Config:
         scale = 2
