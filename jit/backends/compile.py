@@ -28,7 +28,7 @@ from framejit.backends.calling import (
     without_overrides,
 )
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
-from framejit.backends.ecosystem import let_others_draw
+from framejit.backends.ecosystem import patch_preserve_rng_state
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
@@ -187,9 +187,8 @@ def forget_layouts() -> None:
 def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     if not backend.trusted:
         _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before its code exists would be slow at each call
-    compilation = underway.current()
-    if compilation is not None and compilation.beside and (backend.takes.one_autograd_node or not backend.trusted):
-        let_others_draw()
+    if underway.is_beside() and (backend.takes.one_autograd_node or not backend.trusted):
+        patch_preserve_rng_state()
     try:
         fn = backend.call(gm, examples, **backend.kwargs)
     except FramejitError:

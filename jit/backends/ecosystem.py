@@ -53,8 +53,8 @@ def begin_cudagraph_step() -> None:
     import_module("torch._dynamo.mutation_guard").GenerationTracker.generation += 1
 
 
-def let_others_draw() -> None:
-    """Arrange that a compilation on a thread beside the program leaves torch's random generators alone.
+def patch_preserve_rng_state() -> None:
+    """Replace, for good, the function by which torch's compilers preserve the state of random generators. On a thread beside the program, the new one does not.
 
     AOTAutograd and Inductor put the generators' states of before back when they have compiled. The program would get numbers again that it has drawn meanwhile.
     """
@@ -63,8 +63,7 @@ def let_others_draw() -> None:
         return
 
     def preserve_rng_state() -> AbstractContextManager[Any]:
-        compilation = underway.current()
-        return nullcontext() if compilation is not None and compilation.beside else original()  # type: ignore[no-any-return]
+        return nullcontext() if underway.is_beside() else original()  # type: ignore[no-any-return]
 
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType) and vars(module).get("preserve_rng_state") is original:

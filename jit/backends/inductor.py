@@ -125,8 +125,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     apart = offsets_in(gm, example_inputs) + promises_in(gm)
     inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())
     settings: dict[str, Any] = {"enable_autograd_cache": False} if shared else {}
-    compilation = underway.current()
-    if compilation is not None and compilation.beside:
+    if underway.is_beside():
         settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
     with compile_lock(), functorch_config.patch(settings), as_framejit_compiles(apart):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)

@@ -18,6 +18,7 @@ import atexit
 import contextlib
 import contextvars
 import ctypes
+import logging
 import os
 import threading
 import time
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from framejit.said import stance
 from framejit.torch_state.thread_state import ThreadState
 
+LOG = logging.getLogger("framejit.backends")
 STANCE = "eager_while_compiling"
 ATTEMPTS = 2
 """How often a function is compiled beside the program for nothing, until it is compiled where it is called."""
@@ -50,7 +52,7 @@ class Job:
     def __init__(self, run: Callable[[], None]) -> None:
         self.failed = False
         self._run: Callable[[], None] | None = run
-        self._context = contextvars.copy_context()
+        self._context: contextvars.Context | None = contextvars.copy_context()
         self._state = ThreadState.now()
         self._process = os.getpid()
 
@@ -60,16 +62,18 @@ class Job:
 
     def drop(self) -> None:
         """Let go of the call: it is compiled, or need not be compiled any more."""
-        self._run = None
+        self._run = self._context = None
 
     def work(self) -> None:
         """Do it, with the context and torch's modes of the thread that has asked for it."""
         try:
-            self._context.run(self._work)
+            if self._context is not None:
+                self._context.run(self._work)
         except Stopped:
             raise
-        except BaseException:  # it is raised where the function is called next, and compiled there
+        except BaseException as error:  # it is raised where the function is called next, and compiled there
             self.failed = True
+            LOG.debug("a call could not be compiled beside the program: %s: %s", type(error).__name__, error)
         finally:
             self.drop()
 
@@ -94,39 +98,52 @@ class Beside:
         self._jobs: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.drops = 0
+        """How often jobs have been dropped: what one that has begun before makes is out of date."""
 
     def is_worker(self) -> bool:
         """Return whether this is the thread that compiles."""
-        return self._thread is not None and self._thread.ident == threading.get_ident()
+        thread = self._thread
+        return thread is not None and thread.ident == threading.get_ident()
 
     def add(self, job: Job) -> None:
-        """Add a job. It is dropped if the process is ending."""
+        """Add a job. It is dropped if the process is ending, or can have no more threads."""
         with self._changed:
             if self._closed:
                 job.drop()
                 return
-            self._jobs.append(job)
             if self._thread is None:
                 thread = threading.Thread(target=self._work, name="framejit-compiler", daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    job.failed = True
+                    job.drop()
+                    return
                 self._thread = thread
+            self._jobs.append(job)
 
     def drop(self) -> None:
         """Drop all jobs that have not begun."""
         with self._changed:
+            self.drops += 1
             while self._jobs:
                 self._jobs.pop().drop()
 
     def _work(self) -> None:
-        with contextlib.suppress(Stopped):
-            while self._work_once():
-                pass
+        try:
+            with contextlib.suppress(Stopped):
+                while self._work_once():
+                    pass
+        finally:
+            with self._changed:
+                self._thread = None
+                self._changed.notify_all()
 
     def _work_once(self) -> bool:
         with self._changed:
             if not self._jobs:
                 self._thread = None
-                self._changed.notify_all()
                 return False
             job = self._jobs.popleft()
         job.work()

@@ -255,9 +255,14 @@ class Compiler:
             return False
 
         def run() -> None:
+            drops = beside.BESIDE.drops
             made = self._entry_for(call)
-            is_kept = (self._published(call, made) if made is not None and made is not NotImplemented else made) is NotImplemented
-            self._wasted = 0 if is_kept else self._wasted + 1
+            if isinstance(made, Entry):  # another function's
+                made = self._published(call, made)
+            self._wasted = 0 if made is NotImplemented else self._wasted + 1
+            owner = self._owner() if self._owner is not None else None
+            if owner is not None and drops != beside.BESIDE.drops:  # the program has called reset() meanwhile
+                owner.clear()
 
         self._job = beside.ask(run)
         return True
@@ -477,7 +482,8 @@ class Compiler:
         """Forget everything: part of `reset()`."""
         self.history.forget()
         self.families.forget()
-        self._beyond_limit = None
+        self._beyond_limit = self._job = None
+        self._wasted = 0
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)
@@ -485,6 +491,7 @@ class Compiler:
 
 def reset() -> None:
     """Throw all entries away; functions compile again when they are next called."""
+    beside.BESIDE.drop()
     retained.clear()
     compiled_module.forget()
     with _functions_lock:
@@ -494,7 +501,6 @@ def reset() -> None:
         compiled.compile_callback.forget()
     profile.forget()
     logs.forget()
-    beside.BESIDE.drop()
     proper = loader.loaded()
     if proper is not None:
         proper.forget()

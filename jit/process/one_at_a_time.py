@@ -11,13 +11,6 @@ from collections.abc import Callable
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a frame is compiled, by its backend too. Of torch's lock, which Inductor takes while it compiles a backward pass, it is the outer one."""
-def _release_in_child() -> None:
-    """In a forked process, forget that a thread which isn't there was compiling."""
-    if not ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]
-        ONE_AT_A_TIME._at_fork_reinit()  # type: ignore[attr-defined]
-
-
-os.register_at_fork(after_in_child=_release_in_child)
 BETWEEN_LOOKS = 0.005
 """Seconds after which a thread that waits for a compilation asks again whether it has to."""
 
@@ -32,3 +25,12 @@ def wait(until: Callable[[], bool]) -> bool:
             return True
     ONE_AT_A_TIME.release()
     return True
+
+
+def _release_in_child() -> None:
+    """In a forked process, forget that a thread which isn't there was compiling."""
+    if not ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]
+        ONE_AT_A_TIME._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+os.register_at_fork(after_in_child=_release_in_child)

@@ -88,6 +88,10 @@ class Compilation:
         self._ended = time.perf_counter()
         self.where = str
 
+    def forget_error(self) -> None:
+        """Let go of the error, whose traceback leads to values of the program."""
+        self.error = None
+
     def __repr__(self) -> str:
         state = "under way" if self.is_under_way else f"{self.seconds:.2f} s"
         return f"<compilation of {self.function} ({self.filename}:{self.lineno}), {self.why}, {state}>"
@@ -133,8 +137,11 @@ CALLBACKS = Callbacks()
 @contextlib.contextmanager
 def underway(compilation: Compilation) -> Iterator[Compilation]:
     """A `with` block in which a compilation runs: who wants to know is told when it starts and when it ends."""
-    with torch_callbacks.told():
-        token = _current.set(compilation)
+    token = _current.set(compilation)
+    with contextlib.ExitStack() as stack:
+        stack.callback(_current.reset, token)
+        stack.callback(compilation.forget_error)
+        stack.enter_context(torch_callbacks.told())
         CALLBACKS.call(0, compilation)
         try:
             with progress.shown(compilation.text) if config.current().progress else contextlib.nullcontext():
@@ -145,8 +152,6 @@ def underway(compilation: Compilation) -> Iterator[Compilation]:
         finally:
             compilation.end()
             CALLBACKS.call(1, compilation)
-            compilation.error = None  # its traceback leads here
-            _current.reset(token)
 
 
 def current() -> Compilation | None:
@@ -158,10 +163,15 @@ class NotBeside(Exception):
     """Signal: what is being compiled changes a setting of the whole process, which a thread beside the program must not do."""
 
 
+def is_beside() -> bool:
+    """Return whether this thread compiles beside the program."""
+    compilation = current()
+    return compilation is not None and compilation.beside
+
+
 def changes_process() -> None:
     """Called before a compilation changes a setting of the whole process. Raises NotBeside on a thread beside the program."""
-    compilation = current()
-    if compilation is not None and compilation.beside:
+    if is_beside():
         raise NotBeside
 
 

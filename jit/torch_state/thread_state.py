@@ -14,6 +14,7 @@ from framejit.torch_state.torch_modes import (
     AUTOCAST_DEVICES,
     GRAD,
     INFERENCE,
+    MODES,
     autocast_of,
     function_modes,
     put_autocast,
@@ -42,6 +43,10 @@ class ThreadState:
         cuda = torch.cuda.current_device() if torch.cuda.is_initialized() else None
         return cls(GRAD.read(), INFERENCE.read(), AUTOCAST.read(), torch.is_autocast_cache_enabled(), devices, cuda, read_state())
 
+    def is_in_force(self) -> bool:
+        """Return whether this thread has the state in all that counts, besides settings of the whole process."""
+        return all(value == now for mode, value, now in zip(MODES, self.counted, read_state(), strict=True) if not mode.of_process)
+
     @contextlib.contextmanager
     def in_force(self) -> Iterator[bool]:
         """Inside the block, this thread has the state. What the block gets is False if it doesn't in all that counts: modes of the program's on the other
@@ -60,4 +65,4 @@ class ThreadState:
             stack.callback(put_autocast, before)
             put_autocast(self.autocast)
             torch.set_autocast_cache_enabled(self.autocast_cache)
-            yield read_state() == self.counted
+            yield self.is_in_force()

@@ -259,9 +259,9 @@ MODES = (
         asked_by=(NATIVE._is_torch_function_enabled, NATIVE._is_torch_function_all_disabled),
     ),
     Mode("forward-mode level", forward_level, probes=lambda level: [(LEVEL[0], LEVEL[1], level, EQUAL)]),
-    Mode("deterministic algorithms", deterministic, probes=deterministic_probes),
-    Mode("float32 precision on CUDA", precisions, probes=precision_probes),
-    Mode("anomaly detection", torch.is_anomaly_enabled, probes=anomaly_probes, asked_by=(torch.is_anomaly_enabled,)),
+    Mode("deterministic algorithms", deterministic, probes=deterministic_probes, of_process=True),
+    Mode("float32 precision on CUDA", precisions, probes=precision_probes, of_process=True),
+    Mode("anomaly detection", torch.is_anomaly_enabled, probes=anomaly_probes, asked_by=(torch.is_anomaly_enabled,), of_process=True),
 )  # fmt: skip
 SWITCHED = tuple(mode for mode in MODES if mode.switches)
 """The modes that a program may switch inside a trace."""

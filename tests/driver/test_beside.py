@@ -308,6 +308,32 @@ def test_the_program_may_set_the_default_dtype_meanwhile():
         torch.set_default_dtype(torch.float32)
 
 
+def test_a_reset_meanwhile_leaves_nothing_of_before():
+    gate = Gate()
+    fast = framejit.compile(lambda t: t + 1, backend=gate)
+    with framejit.set_stance("eager_while_compiling"):
+        fast(x)
+        assert gate.entered.wait(60)
+        framejit.reset()
+        gate.open.set()
+        assert framejit.wait_until_compiled(60) and not fast.entries
+        fast(x)
+        assert framejit.wait_until_compiled(60) and len(fast.entries) == 1
+
+
+def test_a_process_without_room_for_a_thread_compiles_where_it_is_called(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    f, ran = told()
+    fast = framejit.compile(f, backend="eager")
+    with framejit.set_stance("eager_while_compiling"):
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            assert ran(fast, x) == "eager"
+        assert framejit.wait_until_compiled(0) and ran(fast, x) == "compiled"
+
+
 def test_training_goes_on_with_eagers_numbers():
     def losses(compiled: bool) -> list[float]:
         torch.manual_seed(0)

@@ -14,6 +14,7 @@ from torch import nn
 from torch._functorch import config as functorch_config
 
 import framejit
+from framejit.process import underway
 
 x = torch.arange(3.0)
 
@@ -133,6 +134,18 @@ def test_a_callback_that_raises(caplog):
     assert [record.getMessage().partition("on_compile")[2] for record in caplog.records] == [
         f": the callback {failing.__qualname__} raised ZeroDivisionError: in the callback"
     ]
+
+
+def test_a_callback_that_interrupts():
+    def interrupt(compilation):
+        raise KeyboardInterrupt
+
+    fast = framejit.compile(lambda t: t + 1, backend="eager")
+    for arguments in ({"start": interrupt}, {"end": interrupt}):
+        with framejit.on_compile(**arguments), pytest.raises(KeyboardInterrupt):
+            fast(x)
+        assert underway.current() is None
+    assert torch.equal(fast(x), x + 1)
 
 
 def test_a_callback_that_calls_compiled_code():
