@@ -1,8 +1,8 @@
 """Compiles on a thread beside the program, for the stance `eager_while_compiling`: calls run uncompiled until their entry is there.
 
-    call -> no entry matches -> Beside.ask(...)  -> runs uncompiled
-                                      |
-                      the thread: Compiler._found_or_made(call) -> the entry is added
+    call -> no entry matches -> ask(...) -> runs uncompiled
+                                  |
+                                  the thread: Compiler._entry_for(call) -> the entry is added
 
 The thread compiles one call after another, in the order in which they were asked for, with the context variables and torch's modes of the thread that
 called. It holds the call's arguments until then. The program goes on meanwhile, and may change what the trace reads: the entry's guards have the values
@@ -15,7 +15,6 @@ that the error is raised where the program expects it.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import contextvars
 import ctypes
 import logging
@@ -31,7 +30,7 @@ from framejit.torch_state.thread_state import ThreadState
 LOG = logging.getLogger("framejit.backends")
 STANCE = "eager_while_compiling"
 ATTEMPTS = 2
-"""How often a function is compiled beside the program for nothing, until it is compiled where it is called."""
+"""If so many compilations of a function in a row have made no entry that fits, the next one is made where the function is called."""
 AT_EXIT = 30.0
 """The most seconds that the end of the process waits until the thread has stopped."""
 BETWEEN_STOPS = 0.1
@@ -99,7 +98,7 @@ class Beside:
         self._thread: threading.Thread | None = None
         self._closed = False
         self.drops = 0
-        """How often jobs have been dropped: what one that has begun before makes is out of date."""
+        """The number of times that all jobs have been dropped. An entry is out of date if this has changed since its job began."""
 
     def is_worker(self) -> bool:
         """Return whether this is the thread that compiles."""
@@ -132,18 +131,21 @@ class Beside:
 
     def _work(self) -> None:
         try:
-            with contextlib.suppress(Stopped):
-                while self._work_once():
-                    pass
-        finally:
+            while self._work_once():
+                pass
+        except Stopped:
             with self._changed:
-                self._thread = None
-                self._changed.notify_all()
+                self._end()
+
+    def _end(self) -> None:
+        """Note, under the lock, that the thread does nothing any more. A job that is added from now on starts another."""
+        self._thread = None
+        self._changed.notify_all()
 
     def _work_once(self) -> bool:
         with self._changed:
             if not self._jobs:
-                self._thread = None
+                self._end()
                 return False
             job = self._jobs.popleft()
         job.work()

@@ -82,7 +82,7 @@ class Compiler:
         self._job: beside.Job | None = None
         """The call that was given last to the thread that compiles beside the program."""
         self._wasted = 0
-        """How often in a row that has made no entry which matched its call."""
+        """The number of its calls in a row that were compiled without an entry that matched afterwards."""
         self._pooled = pooled and options.shareable
         self._pool: Pool | None = None
 

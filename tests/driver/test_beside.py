@@ -75,6 +75,16 @@ def test_calls_run_uncompiled_until_the_entry_is_there():
     assert "framejit-compiler" not in [thread.name for thread in threading.enumerate()] and framejit.statistics()["graphs"] == 2
 
 
+def test_jobs_that_come_while_the_thread_ends():
+    for _ in range(300):
+        done: list[bool] = []
+        jobs = [beside.ask(lambda: done.append(beside.is_worker())) for _ in range(2)]
+        while jobs[0].is_pending():
+            pass
+        assert beside.wait_until_compiled(60)
+        assert done == [True, True] and not any(job.failed for job in jobs)
+
+
 def test_several_functions_wait_for_each_other():
     gate = Gate()
     results = [told() for _ in range(3)]
