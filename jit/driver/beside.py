@@ -6,7 +6,8 @@
 
 The thread compiles one call after another, in the order in which they were asked for, with the context variables and torch's modes of the thread that
 called. It holds the call's arguments until then. The program goes on meanwhile, and may change what the trace reads: the entry's guards have the values
-that the trace has read, so that an entry which doesn't fit the call any more is dropped, and the call is compiled again when it comes next.
+that the trace has read, so that an entry which doesn't fit the call any more is dropped, and the call is compiled again when it comes next. Settings of the
+whole process are read more than once while a call is compiled, so an entry is also dropped if the program has set one of them meanwhile.
 
 What can't be compiled beside the program is compiled where it is called: under modes of the program's that this thread can't have, and after an error, so
 that the error is raised where the program expects it.
@@ -24,8 +25,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from framejit.driver import loader
 from framejit.said import stance
-from framejit.torch_state.thread_state import ThreadState
+from framejit.torch_state.thread_state import ThreadState, changes_counted
 
 LOG = logging.getLogger("framejit.backends")
 STANCE = "eager_while_compiling"
@@ -54,6 +56,7 @@ class Job:
         self._context: contextvars.Context | None = contextvars.copy_context()
         self._state = ThreadState.now()
         self._process = os.getpid()
+        self._changes: Callable[[], int] | None = None
 
     def is_pending(self) -> bool:
         """Return whether it is still to be done, in this process."""
@@ -61,7 +64,11 @@ class Job:
 
     def drop(self) -> None:
         """Let go of the call: it is compiled, or need not be compiled any more."""
-        self._run = self._context = None
+        self._run = self._context = self._changes = None
+
+    def is_disturbed(self) -> bool:
+        """Return whether the program has changed settings of the whole process since this was begun: what has been traced may depend on the others."""
+        return self._changes is not None and self._changes() > 0
 
     def work(self) -> None:
         """Do it, with the context and torch's modes of the thread that has asked for it."""
@@ -78,7 +85,8 @@ class Job:
 
     def _work(self) -> None:
         run = self._run
-        with self._state.in_force() as is_same:
+        loader.compiler()  # its models are those of the setters themselves, and not of what counts calls of them
+        with self._state.in_force() as is_same, changes_counted() as self._changes:
             if not is_same:
                 raise NotHere
             stance.enter("default")
@@ -97,6 +105,7 @@ class Beside:
         self._jobs: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self.current: Job | None = None
         self.drops = 0
         """The number of times that all jobs have been dropped. An entry is out of date if this has changed since its job began."""
 
@@ -147,8 +156,9 @@ class Beside:
             if not self._jobs:
                 self._end()
                 return False
-            job = self._jobs.popleft()
+            self.current = job = self._jobs.popleft()
         job.work()
+        self.current = None
         return True
 
     def wait(self, timeout: float | None) -> bool:
@@ -181,6 +191,11 @@ def ask(run: Callable[[], None]) -> Job:
 def is_worker() -> bool:
     """Return whether this is the thread that compiles."""
     return BESIDE.is_worker()
+
+
+def is_disturbed() -> bool:
+    """Return whether this thread compiles, and the program has changed settings of the whole process meanwhile."""
+    return is_worker() and BESIDE.current is not None and BESIDE.current.is_disturbed()
 
 
 def is_wanted() -> bool:

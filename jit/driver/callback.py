@@ -31,6 +31,7 @@ from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
 from framejit.process import interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
+from framejit.process.underway import NotBeside
 from framejit.process.when_needed import when_needed
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import arguments, recompiles, stacks
@@ -238,6 +239,8 @@ class Compiler:
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
         entry = self._compile(subject, origin)
+        if beside.is_disturbed():
+            raise NotBeside
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,3 +66,37 @@ class ThreadState:
             put_autocast(self.autocast)
             torch.set_autocast_cache_enabled(self.autocast_cache)
             yield self.is_in_force()
+
+
+SETTERS = (
+    "_set_default_dtype", "_set_default_tensor_type", "_set_deterministic_algorithms", "_set_deterministic_fill_uninitialized_memory",
+    "_set_float32_matmul_precision", "_set_fp32_precision_setter",
+)  # fmt: skip
+"""The functions of torch._C by which a program changes settings of the whole process on which compiled code depends."""
+_calls: list[None] = []
+
+
+def _counting(setter: Callable[..., Any]) -> Callable[..., Any]:
+    def set_and_count(*args: Any) -> Any:
+        _calls.append(None)
+        return setter(*args)
+
+    return set_and_count
+
+
+ORIGINALS = {name: getattr(torch._C, name) for name in SETTERS if hasattr(torch._C, name)}
+COUNTING = {name: _counting(setter) for name, setter in ORIGINALS.items()}
+"""What stands in the place of these functions while calls of them are counted."""
+
+
+@contextlib.contextmanager
+def changes_counted() -> Iterator[Callable[[], int]]:
+    """A `with` block that gets a function which says how often any thread has called one of SETTERS since the block began."""
+    before = len(_calls)
+    for name, counting in COUNTING.items():
+        setattr(torch._C, name, counting)
+    try:
+        yield lambda: len(_calls) - before
+    finally:
+        for name, setter in ORIGINALS.items():
+            setattr(torch._C, name, setter)

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 import framejit
 from framejit.driver import beside
+from framejit.torch_state.torch_modes import DEFAULT_DTYPE
 
 x = torch.arange(3.0)
 
@@ -316,6 +317,38 @@ def test_the_program_may_set_the_default_dtype_meanwhile():
             assert torch.get_default_dtype() is torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_the_program_may_set_the_default_dtype_for_a_while():
+    begun, may_go_on, traced, may_end = [threading.Event() for _ in range(4)]
+
+    @torch.compiler.assume_constant_result
+    def wait(here, there):
+        if beside.is_worker():
+            here.set()
+            assert there.wait(60)
+        return 1
+
+    def program(t):
+        number = wait(begun, may_go_on)
+        made = torch.ones(2) + number
+        return made + wait(traced, may_end), made.dtype, framejit.is_compiling()
+
+    fast = framejit.compile(program, backend="eager")
+    try:
+        with framejit.set_stance("eager_while_compiling"):
+            assert fast(x)[1:] == (torch.float32, False) and begun.wait(60)
+            torch.set_default_dtype(torch.float64)
+            may_go_on.set()
+            assert traced.wait(60)
+            torch.set_default_dtype(torch.float32)
+            may_end.set()
+            for _ in range(3):
+                assert framejit.wait_until_compiled(60) and fast(x)[1] is torch.float32
+            assert fast(x)[2] is True
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch._C._set_default_dtype is DEFAULT_DTYPE.put
 
 
 def test_a_reset_meanwhile_leaves_nothing_of_before():
