@@ -100,7 +100,7 @@ class BreakNote:
 
 
 NEXT_STAGE = {"trace": "plan", "plan": "backend", "backend": "emit", "emit": "guards", "guards": "guards"}
-"""What follows each stage. A compilation that must be traced again returns to the first."""
+"""The stage after each stage, unless the compilation must be traced again: that begins with the first."""
 
 
 class Stopwatch:

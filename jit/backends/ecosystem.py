@@ -8,6 +8,7 @@ others register their backends, and CUDA graphs ask it which step of the program
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +20,7 @@ import torch
 
 from framejit.errors import UnsupportedTorch
 from framejit.process import underway
+from framejit.process.one_at_a_time import free_in_child
 
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 
@@ -44,6 +46,16 @@ def compile_lock() -> AbstractContextManager[Any]:
     return import_module("torch._dynamo.convert_frame").compile_lock
 
 
+def _free_compile_lock() -> None:
+    """In a forked process, forget that a thread which isn't there held torch's lock."""
+    lock: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    if lock is not None:
+        free_in_child(lock)
+
+
+os.register_at_fork(after_in_child=_free_compile_lock)
+
+
 def begin_cudagraph_step() -> None:
     """Tell CUDA graphs that an outermost call starts, so that they may reuse the memory of the last call's outputs.
 
@@ -54,9 +66,9 @@ def begin_cudagraph_step() -> None:
 
 
 def patch_preserve_rng_state() -> None:
-    """Replace, for good, the function by which torch's compilers preserve the state of random generators. On a thread beside the program, the new one does not.
+    """Replace, for good, the function with which AOTAutograd and Inductor restore the states of random generators when they have compiled.
 
-    AOTAutograd and Inductor put the generators' states of before back when they have compiled. The program would get numbers again that it has drawn meanwhile.
+    The new function does nothing on a thread beside the program, which would otherwise get numbers again that it has drawn meanwhile.
     """
     original = import_module("torch._dynamo.utils").preserve_rng_state
     if getattr(original, "__module__", None) == __name__:

@@ -18,18 +18,18 @@ from __future__ import annotations
 import atexit
 import contextvars
 import ctypes
-import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 
+from framejit import logs
 from framejit.driver import loader
+from framejit.process.underway import NotBeside
 from framejit.said import stance
 from framejit.torch_state.thread_state import ThreadState, changes_counted
 
-LOG = logging.getLogger("framejit.backends")
 STANCE = "eager_while_compiling"
 ATTEMPTS = 2
 """If so many compilations of a function in a row have made no entry that fits, the next one is made where the function is called."""
@@ -41,10 +41,6 @@ BETWEEN_STOPS = 0.1
 
 class Stopped(BaseException):
     """Raised in the thread when the process ends."""
-
-
-class NotHere(Exception):
-    """A call can't be compiled on this thread, which can't have all modes of the thread that made the call."""
 
 
 class Job:
@@ -79,7 +75,8 @@ class Job:
             raise
         except BaseException as error:  # it is raised where the function is called next, and compiled there
             self.failed = True
-            LOG.debug("a call could not be compiled beside the program: %s: %s", type(error).__name__, error)
+            if logs.enabled("backends"):
+                logs.info("backends", f"a call could not be compiled beside the program: {type(error).__name__}: {error}")
         finally:
             self.drop()
 
@@ -88,7 +85,7 @@ class Job:
         loader.compiler()  # its models are those of the setters themselves, and not of what counts calls of them
         with self._state.in_force() as is_same, changes_counted() as self._changes:
             if not is_same:
-                raise NotHere
+                raise NotBeside
             stance.enter("default")
             try:
                 if run is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a frame is compiled, by its backend too. Of torch's lock, which Inductor takes while it compiles a backward pass, it is the outer one."""
@@ -27,10 +28,10 @@ def wait(until: Callable[[], bool]) -> bool:
     return True
 
 
-def _release_in_child() -> None:
-    """In a forked process, forget that a thread which isn't there was compiling."""
-    if not ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]
-        ONE_AT_A_TIME._at_fork_reinit()  # type: ignore[attr-defined]
+def free_in_child(lock: Any) -> None:
+    """In a forked process, free an RLock that another thread held, since only the thread that has forked is there."""
+    if not lock._is_owned():
+        lock._at_fork_reinit()  # as the standard library does for its own locks
 
 
-os.register_at_fork(after_in_child=_release_in_child)
+os.register_at_fork(after_in_child=lambda: free_in_child(ONE_AT_A_TIME))

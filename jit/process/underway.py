@@ -18,7 +18,7 @@ from framejit.torch_state import torch_callbacks
 Callback = Callable[["Compilation"], object]
 
 WORDS: Mapping[str, str] = {"trace": "tracing", "plan": "planning", "backend": "compiling", "emit": "writing code", "guards": "building guards"}
-"""For each stage, what is said of a compilation that is in it."""
+"""For each stage, the words that the line of progress has for it."""
 
 _current: ContextVar[Compilation | None] = ContextVar("framejit_compilation", default=None)
 
@@ -50,7 +50,7 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken so far, in seconds."""
+        """The seconds that it took, or has taken so far."""
         return (time.perf_counter() if self._ended is None else self._ended) - self._began
 
     @property
@@ -81,6 +81,7 @@ class Compilation:
 
     @property
     def is_under_way(self) -> bool:
+        """Return whether it has not ended."""
         return self._ended is None
 
     def end(self) -> None:
@@ -97,7 +98,7 @@ class Compilation:
         return f"<compilation of {self.function} ({self.filename}:{self.lineno}), {self.why}, {state}>"
 
     def text(self) -> str:
-        """What is happening, in a line."""
+        """Return a line that says what is being done."""
         doing = WORDS[self.stage]
         detail = f" with {self.backend}" if self.stage == "backend" else f" {self.layer}" if self.layer else ""
         return f"{self.function}: {doing}{detail}"
@@ -136,7 +137,7 @@ CALLBACKS = Callbacks()
 
 @contextlib.contextmanager
 def underway(compilation: Compilation) -> Iterator[Compilation]:
-    """A `with` block in which a compilation runs: who wants to know is told when it starts and when it ends."""
+    """A `with` block in which a compilation runs. Callbacks are called at its start and at its end."""
     token = _current.set(compilation)
     with contextlib.ExitStack() as stack:
         stack.callback(_current.reset, token)
@@ -160,7 +161,8 @@ def current() -> Compilation | None:
 
 
 class NotBeside(Exception):
-    """Signal: what is being compiled changes a setting of the whole process, which a thread beside the program must not do."""
+    """Signal: a call can't be compiled on a thread beside the program. It needs modes that only the calling thread can have, or has to do with settings of the
+    whole process that are changed while it is compiled."""
 
 
 def is_beside() -> bool:

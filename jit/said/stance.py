@@ -17,7 +17,7 @@ STANCES: dict[str, str] = {
     "force_eager": "run uncompiled, compiled or not",
     "eager_on_recompile": "run what is compiled, and run uncompiled what isn't",
     "fail_on_recompile": "run what is compiled; what isn't is an error",
-    "eager_while_compiling": "run what is compiled; run uncompiled what isn't, while a thread beside compiles it",
+    "eager_while_compiling": "run what is compiled; run uncompiled what isn't, while a thread compiles it",
     "eager_then_compile": "run uncompiled at the first call of each function, compile at the second",
 }
 """Every stance, with what calls do under it."""

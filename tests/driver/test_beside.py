@@ -437,11 +437,49 @@ def test_a_call_on_the_compiling_thread_does_not_wait_for_itself():
 
 
 def run(program: str) -> str:
-    """What a program prints in a process of its own, which must end well."""
+    """Run a program in a process of its own, which must end without an error. Returns what it prints."""
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env={**os.environ})
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr and "terminate" not in done.stderr, done.stderr
     return done.stdout
+
+
+def test_a_process_that_is_forked_while_torchs_lock_is_held():
+    assert run("""
+        import os, threading, torch, framejit
+        from torch._dynamo.convert_frame import compile_lock
+        begun, may_end = threading.Event(), threading.Event()
+        def slow(gm, inputs):
+            with compile_lock:
+                begun.set()
+                may_end.wait(60)
+            return gm
+        framejit.set_stance("eager_while_compiling")
+        framejit.compile(lambda t: t + 1, backend=slow)(torch.zeros(1))
+        begun.wait(60)
+        child = os.fork()
+        if not child:
+            may_end.set()
+            framejit.set_stance("default")
+            print(framejit.compile(lambda t: t + 2, backend=slow)(torch.zeros(1)).item(), flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+        may_end.set()
+    """) == "2.0\n0\n"
+
+
+def test_the_garbage_collector_is_the_programs():
+    gate = Gate()
+    fast = framejit.compile(lambda t: t + 1, backend=gate)
+    with framejit.set_stance("eager_while_compiling"):
+        fast(x)
+        assert gate.entered.wait(60) and gc.isenabled()
+        gc.disable()
+        try:
+            gate.open.set()
+            assert framejit.wait_until_compiled(60) and not gc.isenabled()
+        finally:
+            gc.enable()
 
 
 def test_a_process_that_ends_meanwhile():

@@ -38,7 +38,7 @@ WARM = 10
 
 
 def key() -> str:
-    """What the recorded numbers belong to: the versions of Python and torch."""
+    """Return the versions of Python and torch, for which numbers are recorded."""
     return f"python {platform.python_version()}, torch {torch.__version__.partition('+')[0]}"
 
 
@@ -65,9 +65,10 @@ def count(case: str, keep: Path | None = None) -> float:
 
 
 def total(profile: str) -> int:
-    """The number of instructions in a profile of callgrind's."""
+    """Return the number of instructions in a profile of callgrind's. Raises RuntimeError if it has none."""
     found = re.search(r"^totals: (\d+)", profile, re.MULTILINE)
-    assert found is not None
+    if found is None:
+        raise RuntimeError("callgrind's profile has no totals")
     return int(found[1])
 
 
@@ -78,7 +79,7 @@ def control(*arguments: str) -> None:
 
 @torch.no_grad()
 def inside(case: str) -> None:
-    """What the process under callgrind does."""
+    """Make the calls. Runs in the process under callgrind."""
     chosen = select(case)[0]
     function, args, kwargs = chosen.build("cpu")
     call = chosen.calls(framejit.compile(function, backend=stored_outputs), args, kwargs)
@@ -117,7 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             profile = Path(folder) / case
             found[case] = count(case, profile)
             before = known.get(case)
-            print(f"{case:<12} {found[case]:>12,.0f} {before or 0:>12,.0f} {found[case] / before if before else 1:>7.3f}", flush=True)
+            compared = f"{before:>12,.0f} {found[case] / before:>7.3f}" if before else f"{'none':>12} {'-':>7}"
+            print(f"{case:<12} {found[case]:>12,.0f} {compared}", flush=True)
             if asked.profile:
                 shown = subprocess.run(["callgrind_annotate", profile], capture_output=True, text=True).stdout.splitlines()
                 first = next(i for i, line in enumerate(shown) if "file:function" in line)
