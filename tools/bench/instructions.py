@@ -52,7 +52,8 @@ def count(case: str, keep: Path | None = None) -> float:
         raise RuntimeError("callgrind is missing: it is part of valgrind")
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder) / "profile"
-        environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMEJIT_")}  # such as checks of each call
+        environment = {**inherited, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={profile}"]
         ran = subprocess.run([*command, sys.executable, "-m", __spec__.name, "--inside", case], env=environment, capture_output=True, text=True)
         dumps = [Path(f"{profile}.{number}") for number in (1, 2)]
