@@ -6,6 +6,7 @@
 #   make test-slow             the tests that take long: memory that must not grow, debugging allocators, Inductor at many sizes
 #   make test-aot              the tests with AOTAutograd's forward and backward graphs (make test-aot ARGS="tests/objects")
 #   make test-logs             the tests with all logs on, which must change nothing   (make test-logs ARGS="tests/objects")
+#   make test-kept             the tests with entries as a later process reads them    (make test-kept ARGS="tests/objects")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
@@ -47,7 +48,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs wheel clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs wheel clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -106,6 +107,9 @@ test-aot: $(INSTALLED)
 
 test-logs: $(INSTALLED)
 	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q --all-logs $(ARGS)
+
+test-kept: $(INSTALLED)
+	FRAMEJIT_CHECK=cache,compile,guards,shapes $(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_random_programs.py $(ARGS)

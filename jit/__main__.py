@@ -1,4 +1,4 @@
-"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`, `env`, `--version`."""
+"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`, `cache`, `env`, `--version`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from framejit import environment, logs
 from framejit.errors import FramejitError
 from framejit.reporting import catalogue
+from framejit.saved import folder
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +23,8 @@ def parser() -> argparse.ArgumentParser:
     breaks = commands.add_parser("breaks", help="list all reasons for graph breaks")
     breaks.add_argument("--write", metavar="FOLDER", type=Path, help="write a page for each into a folder instead")
     commands.add_parser("logs", help="list what FRAMEJIT_LOGS can show")
+    cache = commands.add_parser("cache", help="list or delete the compiled code that is kept on disk for later processes")
+    cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     commands.add_parser("env", help="report versions, the build, devices, caches and variables, to paste into an issue")
     return made
 
@@ -36,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(logs.help_text())
         elif asked.command == "env":
             print(environment.report())
+        elif asked.command == "cache":
+            print(folder.listing() if asked.what == "list" else folder.cleared())
         elif asked.write is None:
             for reason in catalogue.CATALOGUE.values():
                 print(f"{reason.id}  {reason.__name__:<26}  {catalogue.summary(reason)}")

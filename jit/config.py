@@ -18,7 +18,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 PREFIX = "FRAMEJIT_"
 """The prefix of all environment variables of framejit's."""
-CHECKS = frozenset({"compile", "guards", "results", "shapes"})
+CHECKS = frozenset({"cache", "compile", "guards", "results", "shapes"})
 """The checks that the option `check` may name."""
 
 
@@ -61,8 +61,13 @@ class Config:
     """Make sizes and numbers that vary from call to call symbols, in functions compiled with dynamic=None."""
     profile: str = ""
     """A file written by `save_profile`, which says what sizes and numbers have varied in an earlier process."""
+    cache: bool = True
+    """Keep on disk what has taken long to compile, for later processes."""
+    cache_dir: str = ""
+    """The folder for that. By default, it is framejit/compiled in the user's folder for caches (XDG_CACHE_HOME, or ~/.cache)."""
     check: str = ""
-    """Checks of framejit itself, separated by commas, in functions compiled from now on. `compile` checks invariants while compiling, including new guards and
+    """Checks of framejit itself, separated by commas, in functions compiled from now on. `cache` runs each new entry as a later process would read it from
+    disk. `compile` checks invariants while compiling, including new guards and
     models of C functions. `guards` compares, on each call, the native guards of each entry with their Python reference. `results` compares results and
     mutations of calls with eager runs on copied arguments. `shapes` proves with z3 that the guards on symbolic sizes imply everything that the trace has
     assumed about them."""

@@ -32,12 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests run in strict mode and with checks, in this process and in those that it starts; with `--as-users-run`, with neither."""
+    """Tests run in strict mode, with checks, and without code of earlier processes, in this process and in those that it starts; with `--as-users-run`, they
+    run with framejit's defaults."""
     if config.getoption("--as-users-run"):
         for variable in [name for name in os.environ if name.startswith(framejit_config.PREFIX)]:
             del os.environ[variable]
     else:
         os.environ["FRAMEJIT_STRICT"] = "1"
+        os.environ["FRAMEJIT_CACHE"] = "0"
         os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards,shapes")
     framejit_config._base = framejit_config.from_environment(os.environ)
 

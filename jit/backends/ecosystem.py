@@ -160,3 +160,8 @@ def missing_names(needed: dict[str, tuple[str, ...]]) -> list[str]:
             signature = inspect.signature(value).parameters
             missing += [f"{module}.{attributes}({name}=)" for name in parameters if name not in signature]
     return missing
+
+
+def reader_of_data() -> int:
+    """The address of the function in C with which Inductor's kernels read a tensor's address; a library of kernels is told it when it is loaded."""
+    return int(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)  # type: ignore[attr-defined]

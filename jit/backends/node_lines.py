@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 from torch import fx, nn
@@ -29,9 +29,18 @@ def remember(gm: fx.GraphModule, owner: nn.Module) -> None:
         module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what an inner graph raises, and drops its traceback
         nodes = list(module.graph.nodes)
         keys = {module._prologue_start + line: key(nodes[index].meta) for line, index in module._lineno_map.items() if index is not None}
-        filename = module.forward.__code__.co_filename
-        _lines[filename] = {line: found for line, found in keys.items() if found is not None}
-        weakref.finalize(owner, _lines.pop, filename, None)
+        note(module.forward.__code__, {line: found for line, found in keys.items() if found is not None}, owner)
+
+
+def note(code: CodeType, lines: Mapping[int, int], owner: nn.Module) -> None:
+    """Note the lines of generated code for as long as `owner` lives: the key of the node on each."""
+    _lines[code.co_filename] = dict(lines)
+    weakref.finalize(owner, _lines.pop, code.co_filename, None)
+
+
+def of(code: CodeType) -> Mapping[int, int]:
+    """The lines of generated code, and the key of the node on each."""
+    return _lines.get(code.co_filename, {})
 
 
 def nodes_in(traceback: TracebackType | None) -> Iterator[tuple[int, TracebackType]]:

@@ -176,7 +176,8 @@ def _find(backend: Any) -> Backend:
             return Backend(_name_of(backend), backend)
         raise BadArgument(f"backend= is a name or a callable (GraphModule, example_inputs) -> callable; got {backend!r}")
     if backend in _BUILTIN:
-        ecosystem.require_torch(backend)
+        if backend != "inductor":  # which is looked at when it first compiles
+            ecosystem.require_torch(backend)
         return load(_BUILTIN[backend]).BACKEND
     if backend in _registered:
         return _registered[backend]

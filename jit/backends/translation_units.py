@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture
@@ -149,6 +149,8 @@ class Batch:
 
 BATCH: ContextVar[Batch | None] = ContextVar("BATCH", default=None)
 """The Batch that collects the kernels of the graph that is being compiled on this thread; None: Inductor compiles each separately, as for `torch.compile`."""
+ORIGINS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""By the function of a kernel that shares a library with others, its place among what the library's entry function returns."""
 one_by_one = AsyncCompile.cpp_pybinding
 
 
@@ -229,7 +231,9 @@ def start(unit: Sequence[Kernel]) -> Callable[[], Sequence[Function]]:
 
     def finish() -> Sequence[Function]:
         try:
-            return load()()
+            functions: Sequence[Function] = load()()
+            ORIGINS.update(zip(functions, range(len(functions))))
+            return functions
         except CppCompileError:  # one of them may conflict with the others; one that is wrong by itself raises again
             return [CppPythonBindingsCodeCache.load_pybinding(list(kernel.argtypes), kernel.source) for kernel in unit]
 

@@ -20,7 +20,6 @@ from framejit.codegen import Continuation, emit
 from framejit.codegen.rerun import ended, follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
-from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_uncompiled
 from framejit.compiler.planned import Planned, Uncompiled, plan_end
 from framejit.compiler.retreats import FailedGraph, TraceTerms, retreat
 from framejit.compiler.superseded import fate
@@ -28,6 +27,7 @@ from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import beside, loader
 from framejit.driver.compiled_module import home
+from framejit.driver.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_uncompiled
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
 from framejit.graph.demands import RestartWith
@@ -193,6 +193,7 @@ def specify(compiled: Compiled) -> EntrySpec:
         captures=code_plan.captures,
         outcome=compiled.errors,
         shared=True,
+        files=frozenset(attempt.tracer.files),
         replacement=Replacement(code, compiled.fn, direct, step, resumes),
     )
 

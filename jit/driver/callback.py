@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 import types
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,7 @@ from framejit.said import directives
 from framejit.torch_state import torch_function_stack
 
 check = when_needed("framejit.driver.check")
+kept = when_needed("framejit.driver.kept")
 
 FEW_BEYOND_LIMIT = 2
 """The limit of entries for a function that is called by one that has reached its limit: a value that changes that often there often changes here too."""
@@ -78,6 +80,7 @@ class Compiler:
         self.resumed_after = resumed_after
         self.surveyed: tuple[int, int | None] | None = None
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
+        self._kept: Any = None
         self._owner: weakref.ref[Any] | None = None
         self._beyond_limit: Entry | None = None
         self._job: beside.Job | None = None
@@ -238,13 +241,26 @@ class Compiler:
             return self._without_code(call)
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
+        place = None if subject.resumed or not self.options.config.cache else kept.place_of(call, self.options)
+        entry, begun = None, time.perf_counter()
+        if place is not None:
+            self._kept = self._kept or kept.KeptEntries()
+            entry = self._kept.find(place, call, origin)
+        if entry is not None:
+            if pool is not None:
+                pool.add(entry)
+            return entry
         entry = self._compile(subject, origin)
+        if entry is not None and "cache" in self.options.config.checks():
+            entry = kept.again(entry, call)
         if beside.is_disturbed():
             raise NotBeside
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
+        if entry is not None and place is not None:
+            self._kept.keep(place, entry, call, time.perf_counter() - begun)
         return entry
 
     def _compiles_beside(self, call: Call) -> bool:
@@ -487,6 +503,7 @@ class Compiler:
         self.families.forget()
         self._beyond_limit = self._job = None
         self._wasted = 0
+        self._kept = None
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)

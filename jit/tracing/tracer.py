@@ -97,6 +97,7 @@ class Tracer:
         self.function = function
         self.changing = changing
         self.breaks_at = breaks_at or {}
+        self.files: set[str] = set()
         self.args = args
         self.call = Call(tuple(args), function)
         self.handled_by_caller = self.call.handled
@@ -150,6 +151,7 @@ class Tracer:
         return self.run_frame(self.root)
 
     def new_frame(self, function: FunctionObject, bound: dict[str, Object | None]) -> Frame:
+        self.files.add(function.code.co_filename)
         namespace = function.globals
         own_builtins = function.builtins or self.globals_of(function.value.__builtins__)
         return Frame(function.code, bound, namespace, own_builtins, function, function.cells(self), None, self.frame)

@@ -24,7 +24,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
 import framejit
-from framejit.backends import ecosystem, inductor, list_backends, lookup, register_backend, registry
+from framejit.backends import ecosystem, inductor_compile, list_backends, lookup, register_backend, registry
 from framejit.backends.compile import compile_graph, copy_graph
 from framejit.backends.eager import compile_eager
 from framejit.backends.request import (
@@ -506,13 +506,13 @@ def test_code_for_a_wrong_fake_is_not_taken_from_the_cache_after_the_fake_is_cor
 def compiles_of_inductor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]:
     """What Inductor is asked to compile of a graph, with one of the options then in force."""
     seen: list[tuple[dict[str, Any], int]] = []
-    inner = inductor.compile_fx_inner
+    inner = inductor_compile.compile_fx_inner
 
     def keep(gm, inputs, **kwargs):
-        seen.append((kwargs, inductor.config.max_fusion_size))
+        seen.append((kwargs, inductor_compile.config.max_fusion_size))
         return inner(gm, inputs, **kwargs)
 
-    monkeypatch.setattr(inductor, "compile_fx_inner", keep)
+    monkeypatch.setattr(inductor_compile, "compile_fx_inner", keep)
     return seen
 
 
@@ -528,7 +528,7 @@ def test_options_hold_for_the_backward_pass_too(compiles_of_inductor):
         compiled = compile_graph(request(linear, x, w, b, backend=lookup("inductor", options={"max_fusion_size": 17})))
         call(compiled, x, w, b)[0].sum().backward()
     assert [(kwargs.get("is_backward", False), size) for kwargs, size in compiles_of_inductor] == [(False, 17), (True, 17)]
-    assert inductor.config.max_fusion_size != 17
+    assert inductor_compile.config.max_fusion_size != 17
 
 
 # --- finding backends, modes and options ------------------------------------------------------------------------------------

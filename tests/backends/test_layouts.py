@@ -9,7 +9,7 @@ from torch._inductor import config
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import framejit
-from framejit.backends import inductor
+from framejit.backends import inductor_compile as inductor
 from framejit.backends.layouts import weights_outweigh
 
 

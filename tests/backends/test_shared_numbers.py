@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import framejit
-from framejit.backends import inductor
+from framejit.backends import inductor_compile as inductor
 from framejit.backends.shared_numbers import compute_once
 
 STRIDED = torch.ops.aten.as_strided.default

@@ -20,7 +20,7 @@ LIMIT = 8
 """So many entries a function may have. Beyond it, calls that fit none run uncompiled."""
 
 Entry = namedtuple("Entry", "guards graph run_graph inputs outputs end how")
-"""Guards, and what runs where they hold: a graph, and what is built of its results. (jit/compiler/entry_spec.py)
+"""Guards, and what runs where they hold: a graph, and what is built of its results. (jit/driver/entry_spec.py)
 
 `end`: what the call returns; or the frame at the operation that splits the call; or None: it runs uncompiled. `how`: which, and why.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from framejit.backends.request import (
 from framejit.backends.undefined_gradients import with_undefined_gradients
 from framejit.backends.view_geometry import number_nodes, symbols_of
 from framejit.errors import BackendError, FramejitError
+from framejit.saved.remade import made_by
 
 CompiledPiece = tuple[Callable[..., Any], bool, list[BackendGuard]]
 """A callable, whether it is boxed, and the backend's guards, whose indices are those of the piece's inputs."""
@@ -131,10 +132,10 @@ def in_turn(graph: fx.Graph, called: Sequence[Called]) -> Callable[[list[Any]], 
     names = {node: f"v{number}" for number, node in enumerate(itertools.chain(placeholders, *[each.piece.results for each in called]))}
     crossing = {node for each in called for node in each.piece.operands}
     last = {node: number for number, each in enumerate(called) for node in each.piece.inputs} | dict.fromkeys(outputs, len(called))
-    functions: dict[str, Any] = {"laid_out": LaidOut()}
+    functions: dict[str, Any] = {}
     lines = ["def run(inputs):", f"    [{', '.join(map(names.__getitem__, placeholders))}] = inputs", "    inputs.clear()"]
     for number, each in enumerate(called):
-        name = next((name for name, fn in functions.items() if fn is each.fn), f"piece_{len(functions)}")
+        name = next((name for name, fn in functions.items() if fn is each.fn), f"piece_{len(functions) + 1}")
         functions[name] = each.fn
         taken = ", ".join([names[node] for node in each.piece.inputs])
         results = [names[node] for node in each.piece.results]
@@ -147,7 +148,13 @@ def in_turn(graph: fx.Graph, called: Sequence[Called]) -> Callable[[list[Any]], 
             lines.append("    if laid_out is not None:")
             lines += [f"        {value} = laid_out({value}, {strides})" for value, strides in laid]
     lines.append(f"    return [{', '.join(names[node] if isinstance(node, fx.Node) else repr(node) for node in outputs)}]")
-    exec(compile("\n".join(lines), "<framejit regions>", "exec"), functions)
+    return runner("\n".join(lines), functions)
+
+
+def runner(source: str, callables: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
+    """The callable of `in_turn`, from its source and the callables of the pieces."""
+    functions: dict[str, Any] = {"laid_out": LaidOut(), **callables}
+    exec(compile(source, "<framejit regions>", "exec"), functions)
     run = functions["run"]
 
     def first(inputs: list[Any]) -> Any:
@@ -156,7 +163,7 @@ def in_turn(graph: fx.Graph, called: Sequence[Called]) -> Callable[[list[Any]], 
             functions["laid_out"] = None
         return results
 
-    return first
+    return made_by(first, runner, source, dict(callables))
 
 
 def fixed_strides(value: Any) -> tuple[int, ...] | None:

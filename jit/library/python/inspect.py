@@ -15,6 +15,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
+from framejit.program.signatures import signature_of
 
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
@@ -30,8 +31,9 @@ def signature(vm: VM, target: Object, **options: Object) -> Object:
     if options:
         vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
     real = real_callable(vm, vm.observe(target))
+    bound = type(real) is MethodType
     try:
-        return vm.pin(inspect.signature(real))
+        return vm.pin(signature_of(real.__func__ if bound else real, bound))
     except (TypeError, ValueError):
         vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
 
@@ -39,7 +41,9 @@ def signature(vm: VM, target: Object, **options: Object) -> Object:
 def real_callable(vm: VM, target: Object) -> Any:
     """The real callable that has the same signature as a traced one."""
     if isinstance(target, MethodObject):
-        return MethodType(real_callable(vm, vm.observe(target.function)), object())
+        function = vm.observe(target.function)
+        if isinstance(function, FunctionObject):
+            return MethodType(real_callable(vm, function), object())
     if not isinstance(target, FunctionObject) or target.value is MISSING:
         vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
     rest_on_parameters(vm, target)

@@ -1,15 +1,14 @@
-"""The last stage before an entry: everything that is needed to make it, as data, so that it can be made again for another function."""
+"""`EntrySpec`: everything that is needed to make an entry, as data, so that it can be made again for another function, or in another process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
-from framejit.codegen.direct import Direct
 from framejit.driver.prediction import OutcomeCheck
 from framejit.driver.request import Origin
 from framejit.driver.upcalls import Upcalls
@@ -25,13 +24,13 @@ class Replacement:
     Attributes:
         code: the replacement code; None if the frame runs uncompiled.
         graph: the graph's callable, which the code has among its constants.
-        direct: how the entry runs without a frame; None if it needs a frame.
+        direct: how the entry runs without a frame (codegen.direct.Direct); None if it needs a frame.
         step, resumes: for a split call, the step, which runs the instruction at the break, and the resume functions that the step chooses from.
     """
 
     code: CodeType | None = None
     graph: Callable[..., Any] | None = None
-    direct: Direct | None = None
+    direct: tuple[Any, ...] | None = None
     step: Callable[..., Any] | None = None
     resumes: tuple[CompiledFunction, ...] = ()
 
@@ -52,6 +51,7 @@ class EntrySpec:
         compiles_upcalls: if the frame runs uncompiled, whether the functions that it calls may be compiled; with an `outcome`, from the second call on.
         outcome: checks how a frame that runs uncompiled has ended, or handles an exception that leaves the replacement code.
         shared: whether the guards cover everything that the entry depends on, so that it may serve other functions with the same code.
+        files: the names of the files whose functions were traced.
         replacement: what runs in place of the frame.
     """
 
@@ -63,6 +63,7 @@ class EntrySpec:
     compiles_upcalls: bool = False
     outcome: OutcomeCheck | None = None
     shared: bool = False
+    files: Collection[str] = ()
     replacement: Replacement = Replacement()
 
 

@@ -1,0 +1,59 @@
+"""Inductor's code for a graph, made again in a process that hasn't loaded Inductor (see inductor_code.py)."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from framejit.backends.libraries import load_library
+
+Call = Callable[[list[Any]], Sequence[Any]]
+
+
+class Partitions:
+    """Stands for the object whose method Inductor's function is. It has no partitions, for they are for CUDA graphs."""
+
+
+def library_function(name: str, entry: str, place: int | None) -> Any:
+    """The function that a LibraryFunction stands for. Raises Absent."""
+    function = getattr(load_library(name, entry), entry)
+    return function if place is None else function()[place]
+
+
+class OperatorsByName:
+    """Operators of torch under the names by which Inductor's code asks for them."""
+
+    def __init__(self, **operators: Any) -> None:
+        self.__dict__.update(operators)
+
+
+def operators_of(name: str) -> Any:
+    """A namespace of operators, such as `torch.ops.aten`."""
+    return getattr(torch.ops, name)
+
+
+def code_again(code: CodeType, used: dict[str, Any], is_method: bool) -> Call:
+    """Inductor's function for a graph, made again."""
+    function = FunctionType(code, {"__builtins__": builtins, **used})
+    return MethodType(function, Partitions()) if is_method else function
+
+
+def run_inference(call: Call, changed: Sequence[int] = ()) -> Call:
+    """A boxed callable that runs Inductor's function for a graph without gradients, as AOTAutograd would. `changed`: the inputs that it changes in place."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        if changed:
+            torch.autograd.graph.increment_version([inputs[index] for index in changed])
+        if not torch.is_grad_enabled():
+            return call(inputs)
+        torch._C._set_grad_enabled(False)
+        try:
+            return call(inputs)
+        finally:
+            torch._C._set_grad_enabled(True)
+
+    return run
