@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import fields
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -92,7 +93,9 @@ class KeptEntries:
 
 
 def reads(options: Options) -> bool:
-    """Return whether entries are read from disk, and written there. They aren't while the compiler is watched."""
+    """Return whether entries are read from disk, and written there. They aren't while the compiler is watched, nor if Inductor's caches are off."""
+    if os.environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1" or os.environ.get("TORCHINDUCTOR_FX_GRAPH_CACHE") == "0":
+        return False
     return (
         options.config.cache and config.current().cache and not is_recording() and not any(map(logs.enabled, DETAILS))
         and options.shapes == DeclaredShapes() and not options.backend.cudagraphs() and not options.backend.freezes()
@@ -153,7 +156,8 @@ def circumstances() -> Any:
     variables = sorted((name, value) for name, value in os.environ.items() if VARIABLES.match(name) and not OTHER_VARIABLES.match(name))
     return (
         of_the_machine(), variables, torch.get_num_threads(), torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled(),
-        torch.are_deterministic_algorithms_enabled(), [setting for name in SETTINGS for setting in changed_settings(name)],
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(),
+        [setting for name in SETTINGS for setting in changed_settings(name)],
     )  # fmt: skip
 
 
@@ -161,7 +165,7 @@ def circumstances() -> Any:
 def of_the_machine() -> Any:
     """The part of the circumstances that stays as long as the process lives."""
     return (
-        build(), torch.__version__, torch.version.git_version, sys.version, sys.implementation.cache_tag, platform.machine(),
+        build(), torch.__version__, torch.version.git_version, sys.version, sys.implementation.cache_tag, sys.flags.optimize, platform.machine(),
         torch.backends.cpu.get_cpu_capability(), processor(),
     )  # fmt: skip
 
@@ -208,6 +212,8 @@ def load(path: Path, call: Call, origin: Origin) -> Entry | None:
         logs.info("cache", f"{path.name} isn't used for {call.function.__qualname__}: {absent} isn't there")
     except Exception as error:
         logs.info("cache", f"{path.name} can't be read: {type(error).__name__}: {error}")
+        if config.current().strict and not isinstance(error, UnpicklingError):
+            raise
     return None
 
 
@@ -240,8 +246,10 @@ def write(place: Path, entry: Entry, call: Call) -> Path | None:
         path = folder.write_entry(place, contents(entry, own_of(call)))
     except Unsaved as unsaved:
         logs.info("cache", f"{call.function.__qualname__} isn't kept for later processes: {unsaved}")
-    except OSError as error:
-        logs.info("cache", f"{call.function.__qualname__} isn't kept for later processes: {error}")
+    except Exception as error:
+        logs.info("cache", f"{call.function.__qualname__} isn't kept for later processes: {type(error).__name__}: {error}")
+        if config.current().strict and not isinstance(error, OSError):
+            raise
     else:
         logs.info("cache", f"{call.function.__qualname__} is kept for later processes in {path}")
         tidy_up()

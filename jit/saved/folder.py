@@ -40,16 +40,18 @@ def place() -> Path:
 
 
 def usable() -> Path | None:
-    """The folder, which is made if it doesn't exist. The result is None if it can't be made, or if others may write to it; a warning says so once."""
+    """The folder, which is made if it doesn't exist. The result is None if it can't be made, which the log says, or if others may write to it, of which a
+    warning is given once."""
     try:
         folder = place()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_own(folder):
             return folder
-        why = "others may write to it"
     except (OSError, RuntimeError) as error:
-        why = str(error)
-    logs.warn_once("cache", f"compiled code is neither read from {config.option_and_variable('cache_dir')} nor written there: {why}")
+        logs.info("cache", f"there is no folder for compiled code: {error}")
+        return None
+    logs.warn_once("cache", f"compiled code is neither read from {folder} nor written there, because others may write to it: run chmod go-w on it, or name "
+                   f"another folder by {config.option_and_variable('cache_dir')}")  # fmt: skip
     return None
 
 

@@ -312,11 +312,15 @@ def written(value: Any) -> Any:
     return (kind.__name__, repr(value)) if kind in PLAIN else (classes.module(kind), classes.qualname(kind))
 
 
+size_of: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
+"""The size of a class's instances in bytes, without their items."""
+
+
 def fingerprint(value: Any) -> Any:
     """Plain data that differ between objects which may lie under one name, as far as a trace takes them for constants without further guards."""
     kind = type(value)
     if classes.is_subtype(kind, type):
-        return classes.qualname(kind), tuple([(classes.module(cls), classes.qualname(cls)) for cls in classes.mro(value)]), value.__basicsize__
+        return classes.qualname(kind), tuple([(classes.module(cls), classes.qualname(cls)) for cls in classes.mro(value)]), size_of(value)
     if kind is FunctionType:
         return "function", value.__module__, value.__qualname__, digest_of(value.__code__), written(value.__defaults__), written(value.__kwdefaults__)
     if kind is CodeType:
