@@ -32,6 +32,7 @@ def is_field(vm: VM, obj: Object, name: str) -> bool:
 
 def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
     """The class's own attribute, not an inherited one; its presence or absence is guarded."""
+    vm.raw_type_lookup(cls, name)  # breaks if the trace has set it
     found = vm.type_lookup(cls, name)
     return found if name in classes.class_dict(cls) else None
 
