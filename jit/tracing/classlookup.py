@@ -8,7 +8,7 @@ from framejit import breaks
 from framejit.guards.kinds import IsMissing, Length, TypeIs, ValueIs
 from framejit.guards.source import MISSING, Index, Pinned, SlotMember, TypeAttr
 from framejit.objects.core.object import Object
-from framejit.objects.types.classchanges import ClassChanges, check_store
+from framejit.objects.types.classchanges import ClassChanges, check_store, dict_of_class
 from framejit.program import classes
 from framejit.tracing.trace import Trace
 
@@ -93,6 +93,8 @@ class ClassLookups:
     def store(self, cls: type, name: str, value: Object) -> None:
         """VM.store_on_class."""
         check_store(self._trace, cls, name, value)
+        if self._trace.met(dict_of_class(cls)) is not None:
+            self._trace.unsupported(breaks.UnsupportedOperation(f"changing the class {classes.qualname(cls)}, whose __dict__ has been read"))
         changes = self._changed.get(id(cls))
         if changes is None:
             changes = self._changed[id(cls)] = ClassChanges(cls, self._trace.root_source.child(Pinned, cls))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core.object import VM, Codegen, Object
@@ -39,6 +42,13 @@ class ClassChanges(Object):
 
     def referents(self) -> list[Object]:
         return list(self.stores.values())
+
+
+def dict_of_class(cls: type) -> dict[str, Any]:
+    """The dict that holds a class's attributes. It is changed by setting attributes of the class only."""
+    (found,) = gc.get_referents(classes.class_dict(cls))
+    assert type(found) is dict
+    return found
 
 
 def check_store(vm: VM, cls: type, name: str, value: Object) -> None:

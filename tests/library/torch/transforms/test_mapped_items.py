@@ -58,3 +58,16 @@ def test_places_outside_raise() -> None:
     for function in (outside, framejit.compile(outside, backend="eager")):
         with pytest.raises(IndexError):
             function(PLACES)
+
+
+def test_whether_a_transform_is_in_force() -> None:
+    def asked(x: torch.Tensor) -> torch.Tensor:
+        def inside(y: torch.Tensor) -> torch.Tensor:
+            return y + torch._C._are_functorch_transforms_active()
+
+        return torch.vmap(inside)(x) * 10 + inside(x)
+
+    compiled = framejit.compile(asked, backend="eager", fullgraph=True)
+    x = torch.ones(3)
+    assert torch.equal(compiled(x), asked(x))
+    assert torch.equal(torch.vmap(framejit.compile(asked, backend="eager"))(x[None]), torch.vmap(asked)(x[None]))
