@@ -180,7 +180,7 @@ def test_the_vm_that_objects_see_is_small():
     protocols = {node.name: node.body for node in module.tree.body if isinstance(node, ast.ClassDef)}
     sizes = {name: sum(isinstance(member, (ast.FunctionDef, ast.AnnAssign)) for member in body) for name, body in protocols.items()}
     assert max(sizes[name] for name in sizes if name != "Writer") <= 15, sizes
-    assert sum(sizes[name] for name in ("Record", "Values", "Classes", "Running", "Stopping")) < 40, sizes
+    assert sum(sizes[name] for name in ("Record", "Values", "Classes", "Running", "Stopping")) <= 40, sizes
 
 
 def test_parts_of_the_graph_share_one_state():

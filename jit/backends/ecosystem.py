@@ -41,6 +41,12 @@ def registered(name: str) -> Callable[..., Any]:
     return import_module("torch._dynamo.backends.registry").lookup_backend(name)
 
 
+def captures_numbers() -> bool:
+    """Return whether the program wishes graphs to hold numbers out of tensors: torch's `capture_scalar_outputs`. It doesn't if nothing has imported torch's
+    own tracer."""
+    return bool(getattr(sys.modules.get("torch._dynamo.config"), "capture_scalar_outputs", False))
+
+
 def compile_lock() -> AbstractContextManager[Any]:
     """The lock that torch holds while it compiles a frame or, in Inductor, a backward pass."""
     return import_module("torch._dynamo.convert_frame").compile_lock

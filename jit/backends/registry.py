@@ -58,6 +58,11 @@ class Backend:
                 )
         return replace(self, kwargs=kwargs)
 
+    def abilities(self) -> Demands:
+        """What its graphs may hold now. Backends of others may take numbers out of tensors if they say so, or if the program wishes it of torch's tracer."""
+        wished = self.takes is OF_OTHERS and ecosystem.captures_numbers()
+        return replace(self.takes, takes_unbacked=True) if wished else self.takes
+
     def freezes(self) -> bool:
         """Return whether parameters become constants of the graph if gradients are off."""
         return False
@@ -102,6 +107,7 @@ def register_backend(
     *,
     static_shapes: bool = False,
     sizes: tuple[int | None, int | None] = (None, None),
+    takes_unbacked: bool = False,
 ) -> Any:
     """Make `fn`, of the form `(GraphModule, example_inputs) -> callable`, known by `name` (its own name by default).
 
@@ -110,13 +116,15 @@ def register_backend(
     Args:
         static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled separately.
         sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled separately.
+        takes_unbacked: its graphs may hold numbers that are read from tensors (`x.item()`), and sizes that depend on data (`x[mask]`): symbols without a
+            value. Otherwise these split the graph, unless `torch._dynamo.config.capture_scalar_outputs` is set when it is traced.
 
     Raises:
         BadArgument: `fn` is not callable, or has no name of its own and is given none.
         ConfigError: another function has the name; `sizes` is no range; both `static_shapes` and `sizes` are given.
     """
     if fn is None:
-        return lambda decorated: register_backend(decorated, name, static_shapes=static_shapes, sizes=sizes)
+        return lambda decorated: register_backend(decorated, name, static_shapes=static_shapes, sizes=sizes, takes_unbacked=takes_unbacked)
     least, most = check_sizes(sizes)
     if static_shapes and (least, most) != (None, None):
         raise ConfigError("register_backend(): static_shapes=True leaves no size symbolic; give either it or sizes=")
@@ -128,7 +136,8 @@ def register_backend(
     known = _registered.get(name)
     if name in _BUILTIN or (known is not None and known.call is not fn):
         raise ConfigError(f"there is already a backend named {name!r}")
-    _registered[name] = Backend(name, fn, static_shapes=bool(static_shapes), sizes=(least, most))
+    takes = replace(OF_OTHERS, takes_unbacked=True) if takes_unbacked else OF_OTHERS
+    _registered[name] = Backend(name, fn, static_shapes=bool(static_shapes), sizes=(least, most), takes=takes)
     return fn
 
 

@@ -119,7 +119,7 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
 
 def first_terms(request: CompileRequest) -> TraceTerms:
     """The permissions of the first trace of a request."""
-    takes = request.options.backend.takes
+    takes = request.options.backend.abilities()
     return TraceTerms(request.dynamic, replace(takes, takes_first_steps=takes.takes_first_steps or request.family.takes_first_steps))
 
 

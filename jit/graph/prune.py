@@ -78,7 +78,7 @@ class EffectRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not isinstance(func, OpOverload) or not func._schema.returns or writes_statistics(func, args, kwargs):
+        if not isinstance(func, OpOverload) or not func._schema.returns or writes_statistics(func, args, kwargs) or is_declared_to_act(func):
             self.acts = True
         elif torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs):
             if func.namespace == "aten":
@@ -86,6 +86,11 @@ class EffectRecorder(TorchDispatchMode):
             else:
                 self.acts = True
         return func(*args, **kwargs)
+
+
+def is_declared_to_act(func: OpOverload) -> bool:
+    """Return whether a library has declared with `torch.fx.node.has_side_effect` that its operator runs for its effect. ATen's write, or are checks."""
+    return func.namespace != "aten" and func in fx.node._side_effectful_functions
 
 
 class ElementwiseRecorder(TorchDispatchMode):

@@ -8,6 +8,7 @@ from framejit import breaks
 from framejit.guards.kinds import IsMissing, Length, TypeIs, ValueIs
 from framejit.guards.source import MISSING, Index, Pinned, SlotMember, TypeAttr
 from framejit.objects.core.object import Object
+from framejit.objects.types.classchanges import ClassChanges, check_store, dict_of_class
 from framejit.program import classes
 from framejit.tracing.trace import Trace
 
@@ -26,9 +27,12 @@ class ClassLookups:
         self.attributes: dict[tuple[int, str], Object | None] = {}
         self._alive: dict[int, type] = {}  # the classes whose ids are in the keys
         self._looked_into: set[int] = set()
+        self._changed: dict[int, ClassChanges] = {}
 
     def raw(self, cls: type, name: str) -> Any:
-        """VM.raw_type_lookup."""
+        """VM.raw_type_lookup. Breaks for an attribute that the trace has set."""
+        if self._changed and self._stored(cls, name) is not None:
+            self._trace.unsupported(breaks.UnsupportedOperation(f"C code on {name} of the class {classes.qualname(cls)}, which has been set"))
         key = (id(cls), name)
         if key in self.raw_attributes:
             return self.raw_attributes[key]
@@ -65,6 +69,9 @@ class ClassLookups:
 
     def object_of(self, cls: type, name: str) -> Object | None:
         """VM.type_lookup."""
+        stored = self._stored(cls, name) if self._changed else None
+        if stored is not None:
+            return stored
         key = (id(cls), name)
         if key in self.attributes:
             return self.attributes[key]
@@ -82,6 +89,26 @@ class ClassLookups:
         self.attributes[key] = found
         trace.trail.learned(self, self.attributes.pop, key)
         return found
+
+    def store(self, cls: type, name: str, value: Object) -> None:
+        """VM.store_on_class."""
+        check_store(self._trace, cls, name, value)
+        if self._trace.met(dict_of_class(cls)) is not None:
+            self._trace.unsupported(breaks.UnsupportedOperation(f"changing the class {classes.qualname(cls)}, whose __dict__ has been read"))
+        changes = self._changed.get(id(cls))
+        if changes is None:
+            changes = self._changed[id(cls)] = ClassChanges(cls, self._trace.root_source.child(Pinned, cls))
+        changes.store(self._trace, name, value)
+
+    def _stored(self, cls: type, name: str) -> Object | None:
+        """The attribute that the trace has set on the first class of the MRO that has one of the name; None if it hasn't set that one."""
+        for base in classes.mro(cls):
+            changes = self._changed.get(id(base))
+            if changes is not None and name in changes.stores:
+                return changes.stores[name]
+            if name in classes.class_dict(base):
+                return None
+        return None
 
     def rest_on_bases(self, cls: type) -> None:
         """VM.rest_on_bases."""

@@ -127,7 +127,7 @@ class Tracer:
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
-        self.rest_on_bases = lookups.rest_on_bases
+        self.rest_on_bases, self.store_on_class = lookups.rest_on_bases, lookups.store
         self._namespaces: dict[int, DictObject] = {}
         self._told_apart: dict[int, tuple[Object, bool]] = {}
         self._lines: dict[tuple[Instruction, Instruction | None], UserLine] = {}

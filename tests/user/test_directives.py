@@ -529,6 +529,30 @@ def test_torch_graph_break_and_skip_frame():
     assert counts(eager(lambda a: g(a * 2) + 1), x) == (2, 1, 0)
 
 
+def test_torch_regions_that_change_its_tracer_only():
+    scalars = dynamo.patch_dynamo_config(capture_scalar_outputs=True)
+
+    @scalars
+    def decorated(x):
+        return x * 2
+
+    def entered(x):
+        with dynamo.patch_dynamo_config(capture_scalar_outputs=True), dynamo.patch_dynamo_config({"verbose": True}), dynamo.dont_skip_tracing():
+            return decorated(x) + 1
+
+    assert counts(strictly(entered), x) == (1, 0, 0)
+
+
+def test_torch_region_with_a_setting_that_it_refuses():
+    def entered(x):
+        with dynamo.patch_dynamo_config(recompile_limit=3):
+            return x
+
+    for function in (entered, eager(entered)):
+        with pytest.raises(ValueError, match="recompile_limit"):
+            function(x)
+
+
 def test_torch_error_on_graph_break():
     def f(a):
         with dynamo.error_on_graph_break(True):

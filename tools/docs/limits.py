@@ -21,7 +21,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "backends": ("torch/settings",),
     "operators": ("torch/operators", "torch/script", "torch/triton", "torch/control_flow", "torch/attention", "torch/inner_graphs", "torch/transforms"),
     "python": ("python", "ecosystem"),
-    "distributed": ("torch/distributed",),
+    "distributed": ("torch/distributed", "torch/collectives"),
     "threads": (),
     "caches": (),
     "deployment": (),

@@ -8,7 +8,7 @@ from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, SWITCHES
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import RuleOrder, library, named
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives
@@ -19,6 +19,11 @@ DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they are marked FORBIDDEN."""
+MEANS_NOTHING = frozenset({
+    "verbose", "verify_correctness", "rewrite_assert_with_torch_assert", "capture_scalar_outputs", "allow_unspec_int_on_nn_module", "skip_torchrec",
+    "dont_skip_tracing",
+})  # fmt: skip
+"""Settings of torch's tracer that regions may change, and that say how it traces: they mean nothing to framejit's trace, nor to the program."""
 UTILITIES = "torch._dynamo.utils"
 ASKED = "_error_on_graph_break"
 SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
@@ -53,12 +58,32 @@ def disable_nested(vm: VM, function: FunctionObject, args: list[Object], kwargs:
 @named(DECORATORS, "DynamoConfigPatchProxy.__enter__")
 def enter_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """torch's regions change a setting of its tracer; functions decorated with such a region are traced through to this."""
-    return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)]) if is_not_nested(vm, args[0]) else None
+    if is_not_nested(vm, args[0]):
+        return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)])
+    return vm.const(None) if means_nothing(vm, args[0]) else None
 
 
 @named(DECORATORS, "DynamoConfigPatchProxy.__exit__")
 def leave_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    return abstract.call(vm, vm.pin(directives.pop), []) if is_not_nested(vm, args[0]) else None
+    if is_not_nested(vm, args[0]):
+        return abstract.call(vm, vm.pin(directives.pop), [])
+    return vm.const(None) if means_nothing(vm, args[0]) else None
+
+
+@named(DECORATORS, "patch_dynamo_config", "dont_skip_tracing")
+def make_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A region that changes settings of torch's tracer, made in the call. If its function refuses the settings, it runs natively."""
+    try:
+        given = [vm.observe(arg).as_real(vm) for arg in args]
+        by_name = {name: vm.observe(value).as_real(vm) for name, value in kwargs.items()}
+    except NotConstant:
+        return None
+    try:
+        region = function.value(*given, **by_name)
+        means_something = set(region.changes) - MEANS_NOTHING
+    except Exception:
+        return None
+    return None if means_something else vm.pin(region)
 
 
 @named(DECORATORS, "disable")
@@ -104,6 +129,15 @@ def is_not_nested(vm: VM, region: Object) -> bool:
     """Return whether a region of torch is the result of `torch._dynamo.disable_nested_graph_breaks`."""
     region = vm.observe(region)
     if region.source is None or region.value.changes != {"nested_graph_breaks": False}:
+        return False
+    vm.guard(ValueIs, region.source, region.value)
+    return True
+
+
+def means_nothing(vm: VM, region: Object) -> bool:
+    """Return whether a region of torch changes only settings of its own tracer that have no counterpart here."""
+    region = vm.observe(region)
+    if region.source is None or not set(region.value.changes) <= MEANS_NOTHING:
         return False
     vm.guard(ValueIs, region.source, region.value)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 from framejit import breaks
@@ -11,6 +12,7 @@ from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, pure_methods, unsupported, wraps
 from framejit.objects.types.constobject import ConstObject
+from framejit.process.warning_filters import version_kept
 
 pure_methods(re.Pattern, re.Match)
 
@@ -30,6 +32,21 @@ def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -
     except TypeError as error:
         vm.raise_(TypeError, *error.args)
     return abstract.iter_(vm, vm.from_real(found))
+
+
+@models(re._compile)  # type: ignore[attr-defined]
+def compile_pattern(vm: VM, pattern: Object, flags: Object) -> Object:
+    """The function that all others of the module ask for a compiled pattern. Its cache, which others fill too, gives what a compilation would give."""
+    given, chosen = vm.observe(pattern).constant(vm), vm.observe(flags).constant(vm)
+    with version_kept(), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = re.compile(given, chosen)
+        except (re.error, ValueError, TypeError, OverflowError, RecursionError):
+            found = None
+    if found is None or warned or found.flags & re.DEBUG:
+        vm.unsupported(breaks.UnsupportedCall("re.compile() of a pattern that is in error, warns or is printed"))
+    return vm.const(found)
 
 
 unsupported(breaks.UnsupportedCall("scanner() of a regular expression"), re.Pattern.scanner)  # type: ignore[attr-defined]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from types import WrapperDescriptorType
+import functools
+from dataclasses import dataclass
+from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct, Same
 from framejit.guards.source import MISSING, DictKey
-from framejit.objects.core.object import VM, Object, settle
+from framejit.objects.core.object import VM, Object, may_be_address, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes
 
@@ -60,6 +63,9 @@ def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
     If both special methods are C code of a type whose instances can't change, the value itself stands for it: a subclass of int
     that equals 1 is found as 1. Its identity is guarded, since nothing else determines its value.
     """
+    fields = frozen_fields(obj.cls, hashes, equals)
+    if fields is not None:
+        return FieldsKey(id(obj.cls), tuple(field_key(vm, obj, name) for name in fields))
     owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
     if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
         vm.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
@@ -67,6 +73,53 @@ def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
         vm.unsupported(breaks.UnsupportedOperation(f"a {classes.qualname(obj.cls)} made by the compiled function as a key"))
     vm.guard(ValueIs, obj.source, obj.value)
     return obj.value
+
+
+@dataclass(frozen=True, slots=True)
+class FieldsKey:
+    """The hash key of an instance of a frozen dataclass, which is equal to others of its class with equal fields. `cls`: the identity of its class."""
+
+    cls: int
+    fields: tuple[Any, ...]
+
+    def __hash__(self) -> int:
+        """The instance's own hash, on which the order of sets depends."""
+        return hash(self.fields)
+
+
+def frozen_fields(cls: type, hashes: Any, equals: Any) -> tuple[str, ...] | None:
+    """The names of the fields that instances are compared by, if these methods are the ones that dataclasses make for a frozen class; None otherwise."""
+    owner = next((base for base in classes.mro(cls) if "__dataclass_params__" in classes.class_dict(base)), object)
+    own = classes.class_dict(owner)
+    if own.get("__hash__") is not hashes or own.get("__eq__") is not equals or type(hashes) is not FunctionType or type(equals) is not FunctionType:
+        return None
+    params, fields = own["__dataclass_params__"], [field for field in own["__dataclass_fields__"].values() if field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
+    compared = tuple(field.name for field in fields if field.compare)
+    hashed = tuple(field.name for field in fields if (field.compare if field.hash is None else field.hash))
+    if not params.frozen or not params.eq or hashed != compared:
+        return None
+    return compared if made_for(compared) == (code_of(hashes), code_of(equals)) else None
+
+
+@functools.lru_cache(maxsize=256)
+def made_for(names: tuple[str, ...]) -> tuple[Any, Any]:
+    """The code of the methods that dataclasses makes for a frozen class with these fields."""
+    cls: Any = dataclasses.make_dataclass("Made", names, frozen=True)
+    return code_of(cls.__hash__), code_of(cls.__eq__)
+
+
+def code_of(function: FunctionType) -> tuple[Any, ...]:
+    """What a function's code does, whatever its name and its place are."""
+    code = function.__code__
+    return code.co_code, code.co_consts, code.co_names, code.co_varnames, function.__closure__
+
+
+def field_key(vm: VM, obj: Object, name: str) -> Any:
+    """The hash key of a field."""
+    key = vm.observe(obj.getattr(vm, name)).hash_key(vm)
+    if key != key or (may_be_address(key) and type(key) is not int):
+        vm.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
+    return key
 
 
 def are_keys_of_one_dict(a: Object, b: Object) -> bool:

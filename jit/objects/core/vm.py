@@ -306,6 +306,9 @@ class Classes(Protocol[Obj_co]):
     def raw_type_lookup(self, cls: type, name: str) -> Any:
         """A class attribute as _PyType_Lookup finds it: the real object, or MISSING."""
 
+    def store_on_class(self, cls: type, name: str, value: Obj_co) -> None:  # type: ignore[misc]  # values of the trace, whichever they are
+        """Set an attribute of a class. Breaks if that does more than set it."""
+
     def rest_on_bases(self, cls: type) -> None:
         """Guard the bases of a class and their order; look-ups of attributes are guarded by what they find."""
 

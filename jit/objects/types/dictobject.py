@@ -81,7 +81,7 @@ class DictObject(Namespace):
 
     def _look_outside(self, vm: VM, name: Any) -> Object | None:
         """First lookup of a key in the original."""
-        if (type(name) is not str and not is_plain(name)) or not self.has_plain_keys():
+        if (type(name) is not str and not is_plain(name) and not is_class_key(name)) or not self.has_plain_keys():
             self.open(vm)
             return self.lookup(vm, name)
         source = self.source
@@ -410,6 +410,11 @@ def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
 def compares_by_identity(cls: Any) -> bool:
     """Return whether instances of a class are equal only to themselves."""
     return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
+
+
+def is_class_key(key: Any) -> bool:
+    """Return whether a hash key is a class that is equal to itself only: its metaclass leaves comparisons to `object`."""
+    return issubclass(type(key), type) and compares_by_identity(type(key))
 
 
 def const_key(vm: VM, key: Any) -> Object:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from framejit.guards.source import MISSING, Pinned
+from framejit.objects.core.identities import FieldsKey
 from framejit.objects.core.object import Object
 
 ITSELF: Any = object()
@@ -115,6 +116,8 @@ def stand_in(key: Any) -> Any:
 
 def holds_object(key: Any) -> bool:
     """Return whether a hash key contains an Object that stands for its value."""
+    if type(key) is FieldsKey:
+        return holds_object(key.fields)
     return issubclass(type(key), Object) or (type(key) in (tuple, frozenset) and any(map(holds_object, key)))
 
 

@@ -6,7 +6,7 @@ They are not attributes in the class's namespace, so the guards on look-ups alon
 from __future__ import annotations
 
 import sys
-from types import FunctionType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -14,6 +14,7 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import CAttr, Pinned
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
+from framejit.objects.types.classchanges import ClassChanges, dict_of_class
 from framejit.objects.types.listobject import ListObject
 from framejit.program import classes
 
@@ -32,6 +33,7 @@ def is_field(vm: VM, obj: Object, name: str) -> bool:
 
 def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
     """The class's own attribute, not an inherited one; its presence or absence is guarded."""
+    vm.raw_type_lookup(cls, name)  # breaks if the trace has set it
     found = vm.type_lookup(cls, name)
     return found if name in classes.class_dict(cls) else None
 
@@ -55,11 +57,21 @@ def read(vm: VM, obj: Object, name: str) -> Object:
         if name == "__abstractmethods__":
             vm.raise_(AttributeError, name)
         break_graph(vm, obj, name)
+    if name == "__dict__" and is_kept_by_its_module(real) and not any(isinstance(effect, ClassChanges) and effect.value is real for effect in vm.effects.all()):
+        return vm.const(MappingProxyType(dict_of_class(real)))
     if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
         break_graph(vm, obj, name)
     pinned = vm.root_source.child(Pinned, real)
     vm.guard(TypeIs, pinned, obj.cls)
     return vm.wrap(descriptor.__get__(real), pinned.child(CAttr, name))
+
+
+def is_kept_by_its_module(cls: type) -> bool:
+    """Return whether a class is found in its module under its name, so that it needn't die with the entries whose guards hold its namespace."""
+    found: Any = sys.modules.get(str(classes.module(cls)))
+    for part in classes.qualname(cls).split("."):
+        found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
+    return found is cls and classes.has_names_only(cls)
 
 
 def break_graph(vm: VM, obj: Object, name: str) -> NoReturn:

@@ -82,7 +82,9 @@ class TypeObject(IdentityConstant):
         return next((dtype for cls, dtype in DTYPES.items() if cls is self.value), self.value)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        vm.unsupported(breaks.UnsupportedOperation(f"changing the class {classes.qualname(self.value)}"))
+        if value is None:
+            vm.unsupported(breaks.UnsupportedOperation(f"deleting an attribute of the class {classes.qualname(self.value)}"))
+        vm.store_on_class(self.value, name, vm.observe(value))
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """type_call, or the model of this very class."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from printed_warnings import own_printer
 from torch.utils.checkpoint import checkpoint
 
 import framejit
@@ -140,11 +140,7 @@ def test_warnings(program: Callable[..., Any], action: str) -> None:
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warnings are printed, and not recorded by pytest."""
-    spec = importlib.util.spec_from_file_location("warnings", warnings.__file__)
-    assert spec is not None and spec.loader is not None
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
-    monkeypatch.setattr(warnings, "_showwarnmsg_impl", fresh._showwarnmsg_impl)
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", own_printer())
 
 
 def seen(function: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.switches import Switch, with_switches
 from framejit.library.python.contextvars import OWN_DEFAULT_COUNTS
@@ -31,9 +32,38 @@ SWITCHES = tuple(
     if hasattr(torch._C, f"_set_sdp_use_{name}") and hasattr(torch._C, f"_get_{name}_sdp_enabled")
 )
 
+
+
+def priority() -> tuple[int, ...]:
+    """The kernels in the order in which torch prefers them."""
+    return tuple(torch._C._get_sdp_priority_order())
+
+
+def set_priority(order: tuple[int, ...]) -> None:
+    """Set that order."""
+    torch._C._set_sdp_priority_order(list(order))
+
+
+PRIORITY = Switch(priority, set_priority)
+SWITCHES = (*SWITCHES, PRIORITY)
+
 if hasattr(torch.nn.attention, "_sdpa_kernel_uses_priority"):
     OWN_DEFAULT_COUNTS.add(torch.nn.attention._sdpa_kernel_uses_priority)
 models(type(torch._C._SDPBackend).__getattribute__)(type_getattribute)  # of classes made by pybind11: pybind11_meta_getattro
+
+
+@models(torch._C._get_sdp_priority_order)
+def read_priority(vm: TorchVM) -> Object:
+    return vm.from_real(list(vm.graph.modes.switches.read(vm.guards, PRIORITY)))
+
+
+@models(torch._C._set_sdp_priority_order)
+def write_priority(vm: TorchVM, order: Object) -> Object:
+    found = vm.observe(order).as_real(vm)
+    if type(found) is not list or sorted(found) != sorted(priority()):
+        vm.unsupported(breaks.GlobalStateUnsupported("setting an order of kernels of attention that torch doesn't take"))
+    vm.graph.modes.switches.write(vm.guards, PRIORITY, tuple(found))
+    return vm.const(None)
 
 
 def attention(function: Callable[..., Any]) -> None:
@@ -50,4 +80,5 @@ def attention(function: Callable[..., Any]) -> None:
 for _function in ATTENTION:
     attention(_function)
 for _switch in SWITCHES:
-    switch_of_program(_switch)
+    if _switch is not PRIORITY:
+        switch_of_program(_switch)

@@ -39,7 +39,9 @@ from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.plain import checkpoint as plain
 from framejit.torch_state.torch_modes import AUTOCAST_DEVICES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)
@@ -117,8 +119,10 @@ def real_callable(vm: VM, obj: Object) -> Any:
 
 
 def real_policy(vm: VM, obj: Object) -> Any:
-    """A policy for create_selective_checkpoint_contexts: a function, or a list of operators."""
+    """A policy for create_selective_checkpoint_contexts, or an argument of one: a function, or a list or set of operators."""
     obj = vm.observe(obj)
+    if isinstance(obj, SetObject):
+        return obj.as_real(vm)
     if isinstance(obj, ListObject) and obj.cls is list:
         return [vm.observe(item).constant(vm) for item in obj.items(vm)]
     return real_callable(vm, obj)
@@ -216,13 +220,24 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
         break_graph(vm, " that warns, where warnings are errors, or are recorded")
     if not reentrant and vm.graph.modes.switches.read(vm.guards, HOOKS_FORBIDDEN) is not None:
         break_graph(vm, ", where hooks on saved tensors are forbidden")
-    if not requires and vm.graph.modes.current.grad:
-        break_graph(vm, " with use_reentrant=True, of arguments that require no gradient")
     if not (said and requires):
         vm.effects.in_order(LaterCall(checkpoint_nothing, (said, requires)))
+    if not requires and vm.graph.modes.current.grad:
+        return without_gradients(vm, function, args)
     if not vm.graph.modes.current.grad:
         return abstract.call(vm, function, list(args), kwargs)
     return captured(vm, function, args, kwargs, how, reentrant)
+
+
+def without_gradients(vm: VM, function: Object, args: tuple[Object, ...]) -> Object:
+    """The result of a reentrant checkpoint none of whose arguments requires a gradient: autograd records nothing, whatever the weights require."""
+    result = vm.observe(vm.call_app(plain.without_gradients, [function, TupleObject(list(args))]))
+    given = [vm.observe(arg) for arg in args]
+    for item in result.items(vm) if isinstance(result, TupleObject) else [result]:
+        item = vm.observe(item)
+        if isinstance(item, TensorObject) and (item in given or item.look(vm).requires_grad):
+            break_graph(vm, " with use_reentrant=True, of a function that gives back an argument, or a tensor that requires a gradient")
+    return result
 
 
 def requires_gradient(vm: VM, arg: Object) -> bool:

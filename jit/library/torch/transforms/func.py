@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.utils._device import DeviceContext
 
 from framejit import breaks
-from framejit.graph.body import Mapping, Transforming, without_record
+from framejit.graph.body import Mapping, Transforming, transforms_of, without_record
 from framejit.graph.builder import TorchVM
 from framejit.library.torch.inner_graphs.changes import Reached, reachable, stored_outside
 from framejit.library.torch.transforms import transforms, zero_tensors
@@ -40,6 +40,12 @@ app(eager_transforms.linearize)(plain.linearize)
 def load_decompositions(vm: TorchVM) -> Object:
     """functorch's decompositions needn't be loaded here: the operator that uses them loads them when it runs on fakes."""
     return vm.const(None)
+
+
+@models(torch._C._are_functorch_transforms_active)
+def are_transforms_active(vm: TorchVM) -> Object:
+    """Whether a transform is in force here: one that the trace has begun, or one around the call."""
+    return vm.const(any(True for _ in transforms_of(vm.graph.body)) or vm.guards.read(torch._C._are_functorch_transforms_active))
 
 
 @models(plain.stop)

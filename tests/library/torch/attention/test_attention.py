@@ -175,3 +175,20 @@ def test_switches_around_the_call_are_guarded(call: Callable[..., Any]) -> None:
         torch.testing.assert_close(compiled(state.q, state.attention), call(state.q, state.attention))
     compiled(state.q, state.attention)
     assert framejit.statistics()["graphs"] == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_kernels_in_an_order_of_preference(backend: str) -> None:
+    def attended(q: torch.Tensor) -> Any:
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            found = F.scaled_dot_product_attention(q, q, q)
+            inside = torch._C._get_sdp_priority_order()
+            framejit.graph_break()
+            inside += torch._C._get_sdp_priority_order()
+        return found.sum(), inside, torch._C._get_sdp_priority_order()
+
+    q = torch.randn(1, 2, 4, 8)
+    before = torch._C._get_sdp_priority_order()
+    expected, found = attended(q), framejit.compile(attended, backend=backend)(q)
+    assert torch.equal(expected[0], found[0]) and expected[1:] == found[1:] and found[2] == before
+    assert torch._C._get_sdp_priority_order() == before

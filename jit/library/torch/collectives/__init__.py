@@ -1,0 +1,3 @@
+"""Process groups, collectives and modules that are replicated over processes."""
+
+IS_ABOUT = "torch.distributed.distributed_c10d"
