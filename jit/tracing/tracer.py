@@ -106,6 +106,7 @@ class Tracer:
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
+        self.graph.copies_calls = config.copy_repeated and not changing and not dynamic.all and not dynamic.varying
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.answers = Answers(self.trail, withheld, self.user_stack)
@@ -123,6 +124,7 @@ class Tracer:
         """The frame that `next_with_end` runs in."""
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
+        self._met_in_copies: tuple[Object, ...] = ()
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
@@ -277,10 +279,14 @@ class Tracer:
     def note_handlers(self) -> bool:
         """An operation enters the graph, whose exceptions come late. Return whether the program has a handler for these, or
         can see where they are raised, because the exception being handled there becomes their context."""
-        found = meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
+        found = self.has_handler()
         if found and not self.handled:
             self.trail.set(self, "handled", True)
         return found
+
+    def has_handler(self) -> bool:
+        """Return whether the program has a handler for what is raised here, or can see where it is raised, as in `note_handlers`."""
+        return meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
 
     def call_sources(self) -> list[Source]:
         """The sources of the function and of its argument slots, with which it can be called again."""
@@ -574,8 +580,14 @@ class Tracer:
         return build.from_real(self, value)
 
     def shared_values(self) -> list[Object]:
-        """Every value from outside that is mutable or compared by identity and has been observed."""
-        return list(self._shared.values())
+        """Every value from outside that is mutable or compared by identity and has been observed, or would have been if a call hadn't been copied."""
+        return [*self._shared.values(), *self._met_in_copies]
+
+    def meet_in_copy(self, values: Sequence[Object], inputs: Sequence[Object]) -> None:
+        for obj in inputs:
+            self._shared[id(obj.value)] = obj
+            self.trail.learned(self, self._shared.pop, id(obj.value))
+        self.trail.set(self, "_met_in_copies", (*self._met_in_copies, *values))
 
     def met(self, value: object) -> Object | None:
         return self._shared.get(id(value))

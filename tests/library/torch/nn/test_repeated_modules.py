@@ -1,0 +1,331 @@
+"""Modules that are called alike are traced once: graphs, guards and results are those that tracing each of them gives."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import torch
+from agreement import close
+from torch import nn
+
+import framejit
+from framejit import config
+from framejit.compiler import entry_spec
+from framejit.guards.relations import Relation
+from framejit.guards.source import Pinned
+from framejit.library.torch.nn import repeated_modules
+
+WIDTH = 8
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the modules whose calls have been copied."""
+    found: list[str] = []
+    original = repeated_modules.copied
+
+    def noting(vm: Any, recording: Any, module: Any, tensors: Any) -> Any:
+        result = original(vm, recording, module, tensors)
+        if result is not None:
+            found.append(module.source.describe())
+        return result
+
+    monkeypatch.setattr(repeated_modules, "copied", noting)
+    return found
+
+
+class Compiled:
+    """A program compiled for one call. `graphs`, `guards`, `inputs`: all that was made, as rows; `outcome`: the result, and gradients."""
+
+    def __init__(self, model: nn.Module, args: Any, kwargs: Any, copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.graphs: list[Any] = []
+        self.guards: list[Any] = []
+        self.inputs: list[Any] = []
+        framejit.reset()
+        build = entry_spec.build
+
+        def noting(guards: Any, inputs: Any, captures: Any) -> Any:
+            built = build(guards, inputs, captures)
+            self.guards += sorted((guard_row(guard) for guard in built.guards if not is_about_own_object(guard)), key=str)
+            self.inputs += [source.describe() for source in (*inputs, *captures)]
+            return built
+
+        with monkeypatch.context() as patch, config.replace(copy_repeated=copies):
+            patch.setattr(entry_spec, "build", noting)
+            compiled = framejit.compile(model, backend=self.backend, fullgraph=True)
+            self.outcome = outcome(compiled, model, args, kwargs)
+
+    def backend(self, gm: Any, inputs: Any) -> Any:
+        self.graphs.append([node_row(node) for node in gm.graph.nodes])
+        return gm
+
+
+def is_about_own_object(guard: Any) -> bool:
+    """Whether a guard is about an object that the trace itself has made, such as the parameters of a signature: each trace of a layer makes one."""
+    source = guard.source
+    while source.base is not None and source.base.base is not None:
+        source = source.base
+    return isinstance(source, Pinned) and isinstance(source.payload, MappingProxyType | dict) and "__name__" not in source.payload
+
+
+def guard_row(guard: Any) -> Any:
+    """A guard as text that is the same in another compile: without ids, and without the class that stands for the model's."""
+    sources = [source.describe() for source in guard.sources()] if guard.leaf != "global_state" else []
+    expected = guard.expected() if not isinstance(guard, Relation) else ""
+    sources[1:] = sorted(sources[1:])  # in any order
+    return type(guard).__name__, sources, expected, repr(guard.line)
+
+
+def node_row(node: Any) -> Any:
+    fake = node.meta.get("example_value")
+    looks = [look(part) for part in (fake if isinstance(fake, (tuple, list)) else [fake])]
+    meta = {key: str(value) for key, value in node.meta.items() if key not in ("example_value", "val", "tensor_dict")}
+    return node.name, node.op, str(node.target), str(node.args), str(node.kwargs), looks, meta
+
+
+def look(fake: Any) -> Any:
+    if not isinstance(fake, torch.Tensor):
+        return str(fake)
+    return fake.dtype, fake.device, tuple(fake.shape), fake.stride(), fake.storage_offset(), fake.requires_grad, fake.is_leaf, fake._is_view(), fake._version
+
+
+def outcome(run: Callable[..., Any], model: nn.Module, args: Any, kwargs: Any) -> Any:
+    torch.manual_seed(0)
+    model.zero_grad()
+    result = run(*args, **kwargs)
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "keys") else result) if isinstance(leaf, torch.Tensor)]
+    if any(tensor.requires_grad for tensor in tensors):
+        sum(tensor.float().sum() for tensor in tensors if tensor.requires_grad).backward()
+    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    return [tensor.detach().clone() for tensor in tensors], [None if p.grad is None else p.grad.clone() for p in model.parameters()], state
+
+
+def same_with_and_without(model: nn.Module, *args: Any, monkeypatch: pytest.MonkeyPatch, **kwargs: Any) -> None:
+    """Compile twice, with and without copying, and compare all that was made, and results with eager."""
+    state = copy.deepcopy(model.state_dict())
+    expected = outcome(model, model, args, kwargs)
+    model.load_state_dict(state)
+    each = Compiled(model, args, kwargs, False, monkeypatch)
+    model.load_state_dict(state)
+    once = Compiled(model, args, kwargs, True, monkeypatch)
+    assert once.graphs == each.graphs
+    assert once.guards == each.guards
+    assert once.inputs == each.inputs
+    close(once.outcome, expected)
+
+
+class Inner(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.linear(x))
+
+
+class Layer(nn.Module):
+    """A layer that reads attributes, constants, a buffer and an object that all layers share."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.first, self.second, self.norm, self.drop = Inner(), Inner(), nn.LayerNorm(WIDTH), nn.Dropout(0.3)
+        self.scale, self.settings, self.names, self.index = 0.5, settings, ["a", "b"], 0
+        self.register_buffer("offset", torch.ones(WIDTH))
+
+    def forward(self, x: Any, mask: Any = None, tables: Any = (), more: int = 0) -> Any:
+        for table in tables:
+            x = x * table
+        y = self.first(x) + self.second(x)
+        if self.settings["double"]:
+            y = y * 2
+        if hasattr(self, "extra"):
+            y = y + self.extra
+        y = self.drop(self.norm(y * self.scale + self.offset)) * len(self.names) + more
+        return y if mask is None else y * mask
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: int = 4, cls: Callable[[dict[str, Any]], nn.Module] = Layer) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.settings, self.start = {"double": True}, nn.Parameter(torch.ones(WIDTH))
+        self.layers = nn.ModuleList(cls(self.settings) for _ in range(layers))
+
+    def call(self, layer: nn.Module, x: Any) -> Any:
+        return layer(x)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for layer in self.layers:
+            x = self.call(layer, x)
+        return x
+
+
+def paths(*indices: int) -> list[str]:
+    return [f"self.layers[{index}]" for index in indices]
+
+
+def x() -> torch.Tensor:
+    return torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_that_are_alike(copied: list[str], monkeypatch: pytest.MonkeyPatch, training: bool) -> None:
+    same_with_and_without(Stack().train(training), x(), monkeypatch=monkeypatch)
+    assert copied == paths(1, 2, 3)
+
+
+def test_arguments_of_many_kinds(copied: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Called(Stack):
+        def forward(self, x: Any, mask: Any, number: int) -> Any:
+            x, tables = x + self.start, (x.sin(), x.cos())
+            for layer in self.layers:
+                x = layer(x, mask, tables=tables, more=number)
+            return x
+
+    same_with_and_without(Called().eval(), x(), torch.ones(WIDTH), 3, monkeypatch=monkeypatch)
+    assert copied == paths(1, 2, 3)
+
+
+def test_results_in_a_tuple(copied: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pair(Layer):
+        def forward(self, x: Any, **kwargs: Any) -> Any:
+            first, second = self.first(x).chunk(2, -1)
+            return torch.cat([second, first], -1), None, (x, self.second(first.repeat(1, 2)))
+
+    class Called(Stack):
+        def forward(self, x: Any) -> Any:
+            x, found = x + self.start, []
+            for layer in self.layers:
+                x, nothing, (before, other) = layer(x)
+                found += [before, other] if nothing is None else []
+            return x, *found
+
+    same_with_and_without(Called(cls=Pair), x(), monkeypatch=monkeypatch)
+    assert copied == paths(1, 2, 3)
+
+
+def test_layers_in_a_sequential_inside_layers(copied: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(*[nn.Sequential(*[Layer({"double": False}) for _ in range(3)]) for _ in range(3)])
+    same_with_and_without(model, x(), monkeypatch=monkeypatch)
+    assert copied == ["self[0][2]", "self[1][0]", "self[1][1]", "self[1][2]", "self[2]"]  # the argument of self[0] is from outside
+
+
+def test_two_kinds_of_layers_in_turn(copied: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Stack(6)
+    for index in (1, 3, 5):
+        model.layers[index].scale = 0.25
+    same_with_and_without(model, x(), monkeypatch=monkeypatch)
+    assert [path for path in copied if path.endswith("]")] == paths(2, 3, 4, 5)
+
+
+def change_scale(model: Any) -> None:
+    model.layers[2].scale = 0.75
+
+
+def change_type(model: Any) -> None:
+    model.layers[2].scale = 1
+
+
+def change_list(model: Any) -> None:
+    model.layers[2].names.append("c")
+
+
+def change_settings(model: Any) -> None:
+    model.layers[2].settings = {"double": False}
+
+
+def equal_settings(model: Any) -> None:
+    model.layers[2].settings = {"double": True}
+
+
+def add_attribute(model: Any) -> None:
+    model.layers[2].extra = 1.5
+
+
+def add_hook(model: Any) -> None:
+    model.layers[2].register_forward_hook(lambda module, args, result: result * 3)
+
+
+def add_inner_hook(model: Any) -> None:
+    model.layers[2].first.register_forward_pre_hook(lambda module, args: (args[0] * 3,))
+
+
+def switch_mode(model: Any) -> None:
+    model.layers[2].drop.eval()
+
+
+def tie_inside(model: Any) -> None:
+    model.layers[2].second.linear.weight = model.layers[2].first.linear.weight
+
+
+def tie_layers(model: Any) -> None:
+    model.layers[2].first.linear.weight = model.layers[1].first.linear.weight
+
+
+def tie_all(model: Any) -> None:
+    for layer in model.layers:
+        layer.first = model.layers[0].first
+
+
+def repeat_layer(model: Any) -> None:
+    model.layers[2] = model.layers[0]
+
+
+def freeze(model: Any) -> None:
+    model.layers[2].norm.weight.requires_grad_(False)
+
+
+def drop_bias(model: Any) -> None:
+    model.layers[2].first.linear.bias = None
+
+
+def transpose(model: Any) -> None:
+    model.layers[2].first.linear.weight = nn.Parameter(model.layers[2].first.linear.weight.detach().clone().t())
+
+
+def own_class(model: Any) -> None:
+    class Special(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + 1
+
+    model.layers[2].second.linear = Special(WIDTH, WIDTH)
+
+
+def own_forward(model: Any) -> None:
+    layer = model.layers[2]
+    layer.forward = lambda x: type(layer).forward(layer, x) + 1
+
+
+CHANGES = {
+    change: alike for change, alike in (
+        (change_scale, False), (change_type, False), (change_list, False), (change_settings, False), (equal_settings, True), (add_attribute, False),
+        (add_hook, False), (add_inner_hook, False), (switch_mode, False), (tie_inside, False), (tie_layers, False), (tie_all, True), (repeat_layer, False),
+        (freeze, False), (drop_bias, False), (transpose, False), (own_class, False), (own_forward, False),
+    )
+}  # fmt: skip
+"""Ways in which the third of four layers may be another; whether it is copied all the same."""
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_layer_that_differs_is_traced(copied: list[str], monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], None]) -> None:
+    model = Stack()
+    change(model)
+    same_with_and_without(model, x(), monkeypatch=monkeypatch)
+    assert ("self.layers[2]" in copied) == CHANGES[change]
+    assert "self.layers[1]" in copied or change in (tie_all,)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_copied_layer_that_changes_later(copied: list[str], change: Callable[[Any], None]) -> None:
+    model = Stack().eval()
+    compiled = framejit.compile(model, backend="eager")
+    with torch.no_grad():
+        close(compiled(x()), model(x()))
+        assert copied == paths(1, 2, 3)
+        change(model)
+        close(compiled(x()), model(x()))
