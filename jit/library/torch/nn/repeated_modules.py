@@ -146,7 +146,7 @@ def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs
     key = key_of(vm, module, args, kwargs, tensors, reachable)
     if key is None:
         return trace()
-    known = vm.graph.module_calls.setdefault(key, [])
+    known = vm.graph.module_calls.get(key, ())
     for call in known:
         if call.recording is MISSING:
             call.recording = recording_of(vm, call)
@@ -155,12 +155,20 @@ def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs
     start, guards, nodes, around = vm.trail.mark(), vm.guards.count(), len(vm.graph.body.notes), vm.graph.module_stack
     before = Unmoved.now(vm), vm.effects.number, states_of(reachable)
     result = trace()
+    known = vm.graph.module_calls.get(key, ())  # a module may call itself
     is_worth_it = len(known) < MOST and len(vm.graph.body.notes) - nodes >= FEWEST_NODES
     if is_worth_it and (Unmoved.now(vm), vm.effects.number, states_of(reachable)) == before:
         call = ModuleCall(module, tensors, result, start, vm.trail.mark(), around, guards, reachable)
-        known.append(call)
-        vm.trail.learned(call, known.remove, call)
+        vm.trail.learned(call, remember, vm.graph.module_calls, key, known)
+        remember(vm.graph.module_calls, key, (*known, call))
     return result
+
+
+def remember(calls: dict[Any, tuple[ModuleCall, ...]], key: Any, known: tuple[ModuleCall, ...]) -> None:
+    """Set the calls that are known by a key."""
+    calls[key] = known
+    if not known:
+        del calls[key]
 
 
 def path_of(module: Object) -> str:
