@@ -61,6 +61,13 @@ class Guard:
                 fields[name] = tuple([to(part) if isinstance(part, Source) else part for part in value])
         return found
 
+    def at(self, source: Source) -> Guard:
+        """A guard of this kind, with the same payload, on the value at another path; for kinds that are about one path."""
+        found: Guard = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found.__dict__["source"] = source
+        return found
+
     def check(self, value: Any, call: Call) -> bool:
         raise NotImplementedError
 

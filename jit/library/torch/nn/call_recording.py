@@ -136,7 +136,7 @@ class MovedPaths:
         """What is to be added to the trace, in order. Raises NotCopied if a guard doesn't hold."""
         if self.recording.failed is not None:
             self.check(*self.recording.failed)
-        vm, elsewhere = self.vm, self.elsewhere
+        elsewhere, check, inputs = self.elsewhere, self.check, self.vm.graph.inputs
         actions: list[Guard | tuple[int, TensorObject] | NodeToCopy] = []
         related: set[int] = set()
         tensors: set[int] = set()
@@ -147,12 +147,12 @@ class MovedPaths:
             index, what = action
             if isinstance(what, TensorObject):
                 value = self.values[index]
-                if index in elsewhere or id(value) in tensors or not vm.graph.inputs.has_look(self.paths[index], value, self.recording.inputs[id(what)]):
+                if index in elsewhere or id(value) in tensors or not inputs.has_look(self.paths[index], value, self.recording.inputs[id(what)]):
                     raise NotCopied
                 tensors.add(id(value))
                 actions.append((index, what))
             elif index not in elsewhere:
-                actions.append(self.check(index, what))
+                actions.append(check(index, what))
             elif index not in related:
                 related.add(index)
                 actions += self.relation(index, what)
@@ -165,11 +165,14 @@ class MovedPaths:
 
     def check(self, index: int, guard: Guard) -> Guard:
         """A guard about the other module. Raises NotCopied if it doesn't hold."""
-        replaced = self.replaced
-        found = guard.moved(lambda source: replaced.get(source, source))
+        if type(guard).sources is Guard.sources:
+            found, value = guard.at(self.paths[index]), self.values[index]
+        else:
+            found = guard.moved(lambda source: self.replaced.get(source, source))
+            value = self.values[index] if guard.source in self.replaced else found.source.fetch(self.vm.call)
         if isinstance(found, TensorMatch) and index in self.recording.places_of_inputs:
             return found  # `has_look` compares
-        if not found.check(self.values[index] if guard.source in replaced else found.source.fetch(self.vm.call), self.vm.call):
+        if not found.check(value, self.vm.call):
             self.recording.failed = index, guard
             raise NotCopied
         return found
