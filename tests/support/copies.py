@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit.graph.metadata import CHANGES
 from framejit.guards.build import without_duplicates
 from framejit.guards.relations import Relation
 from framejit.guards.source import Pinned
@@ -43,7 +44,7 @@ def look(fake: Any) -> Any:
         return str(fake)
     keys = torch._C._dispatch_keys(fake).raw_repr()
     known = fake.dtype, fake.device, tuple(fake.shape), fake.stride(), fake.storage_offset(), keys
-    return *known, fake.requires_grad, fake.is_leaf, fake._is_view(), fake._version if not fake.is_inference() else -1
+    return *known, fake.requires_grad, fake.is_leaf, fake._is_view()
 
 
 def looks(node: fx.Node) -> Any:
@@ -52,7 +53,8 @@ def looks(node: fx.Node) -> Any:
 
 
 def texts(node: fx.Node) -> dict[str, str]:
-    return {key: str(value) for key, value in node.meta.items() if key not in ("example_value", "val", "tensor_dict", "source_fn_stack")}
+    """The metadata of a node that has no other nodes in it."""
+    return {key: str(value) for key, value in node.meta.items() if key not in ("example_value", "val", "tensor_dict", "source_fn_stack", CHANGES)}
 
 
 class Portrait:

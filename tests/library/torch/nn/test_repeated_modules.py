@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from agreement import close
-from copies import guard_row, is_about_own_object, looks
+from copies import guard_row, is_about_own_object, looks, texts
 from torch import fx, nn
 
 import framejit
@@ -66,9 +66,8 @@ class Compiled:
 
 
 def node_row(node: fx.Node, numbers: dict[fx.Node, int]) -> Any:
-    meta = {key: str(value) for key, value in node.meta.items() if key not in ("example_value", "val", "tensor_dict", "source_fn_stack")}
     args = str(fx.map_arg((node.args, node.kwargs), lambda used: f"node {numbers[used]}"))
-    return node.op, str(node.target) if node.op != "placeholder" else "", args, looks(node), meta, len(node.meta.get("source_fn_stack", ()))
+    return node.op, str(node.target) if node.op != "placeholder" else "", args, looks(node), texts(node), len(node.meta.get("source_fn_stack", ()))
 
 
 def outcome(run: Callable[..., Any], model: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -90,12 +89,10 @@ def same(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sam
     """A function that compiles a model twice, with and without copying, and compares all that was made, and results with eager."""
 
     def same_with_and_without(model: nn.Module, *args: Any, **kwargs: Any) -> None:
-        state = copy.deepcopy(model.state_dict())
-        expected = outcome(model, model, args, kwargs)
-        model.load_state_dict(state)
-        each = Compiled(model, args, kwargs, False, monkeypatch)
-        model.load_state_dict(state)
-        once = Compiled(model, args, kwargs, True, monkeypatch)
+        models = [copy.deepcopy(model) for _ in range(3)]  # a call may change it
+        expected = outcome(models[0], models[0], args, kwargs)
+        each = Compiled(models[1], args, kwargs, False, monkeypatch)
+        once = Compiled(models[2], args, kwargs, True, monkeypatch)
         assert once.graphs == each.graphs
         assert once.guards == each.guards
         assert once.inputs == each.inputs
@@ -317,3 +314,327 @@ def test_a_copied_layer_that_changes_later(copied: list[str], change: Callable[[
         assert copied == paths(1, 2, 3)
         change(model)
         close(compiled(x()), model(x()))
+
+
+# State that the program changes between calls and inside of them.
+
+
+class Counting(Inner):
+    """Counts its calls in an object of the program's."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings, self.others = settings, nn.ModuleList([nn.Linear(WIDTH, WIDTH)])
+
+    def forward(self, x: Any) -> Any:
+        for other in self.others:
+            x = other(x).sin().cos() + 1
+        return super().forward(x) * self.settings.get("count", 1)
+
+
+class CountsInside(Counting):
+    def forward(self, x: Any) -> Any:
+        self.settings["count"] = self.settings.get("count", 0) + 1
+        return super().forward(x)
+
+
+class AppendsInside(Counting):
+    def forward(self, x: Any) -> Any:
+        x = super().forward(x)
+        self.settings.setdefault("seen", []).append(x)
+        return x
+
+
+class CountsBetween(Stack):
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for layer in self.layers:
+            self.settings["count"] = self.settings.get("count", 0) + 1
+            x = layer(x)
+        return x
+
+
+class ChangesBefore(Stack):
+    """What it changes stays as it is while the layers are called."""
+
+    def forward(self, x: Any) -> Any:
+        self.settings["count"], x = 3, x + self.start
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class FillsListBetween(Stack):
+    """The list is the trace's own, and reached from outside: no effect is announced when it grows."""
+
+    def forward(self, x: Any) -> Any:
+        self.settings["seen"], x = [], x + self.start
+        for layer in self.layers:
+            self.settings["seen"].append(len(self.settings["seen"]))
+            x = layer(x) + sum(self.settings["seen"])
+        return x
+
+
+class ReadsList(Counting):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * (1 + len(self.settings.get("seen", ())))
+
+
+class ChangesFirstLayer(Stack):
+    def forward(self, x: Any) -> Any:
+        self.layers[0].scale, x = 2.0, x + self.start
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("stack", "cls", "expected"), [
+        (Stack, CountsInside, ()), (Stack, AppendsInside, ()), (CountsBetween, Counting, ()), (ChangesBefore, Counting, (1, 2, 3)),
+        (FillsListBetween, ReadsList, ()), (FillsListBetween, Counting, ()), (ChangesFirstLayer, Layer, (2, 3)),
+    ],
+)  # fmt: skip
+def test_state_that_the_program_changes(copied: list[str], same: Same, stack: type[Stack], cls: type[nn.Module], expected: tuple[int, ...]) -> None:
+    model = stack(cls=cls).eval()
+    same(model, x())
+    assert [path for path in copied if path.endswith("]")] == paths(*expected)
+    eager = stack(cls=cls).eval()
+    again = framejit.compile(stack(cls=cls).eval(), backend="eager")
+    for _ in range(3):
+        close(again(x()), eager(x()))
+
+
+def test_a_change_of_what_a_copied_layer_read(copied: list[str]) -> None:
+    """An object that was changed before, and that a copied layer could share in another call."""
+    model = ChangesBefore(cls=Counting).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    assert copied == paths(1, 2, 3)
+    for layer in model.layers:
+        layer.settings = {"count": 5}
+    close(compiled(x()), model(x()))
+    model.layers[2].settings = model.settings
+    close(compiled(x()), model(x()))
+
+
+class Normalised(nn.Module):
+    """Changes its buffers in training."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu_(self.norm(self.linear(x) * 2))
+
+
+class Evaluated(Normalised):
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.norm(self.linear(x) * 2))
+
+
+@pytest.mark.parametrize(("cls", "training", "copies"), [(Normalised, True, False), (Normalised, False, False), (Evaluated, True, False), (Evaluated, False, True)])
+def test_changes_in_place(copied: list[str], same: Same, cls: type[nn.Module], training: bool, copies: bool) -> None:
+    same(Stack(cls=cls).train(training), x())
+    assert bool(copied) == copies
+
+
+class Cached(Inner):
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings, self.after = settings, Inner()
+
+    def forward(self, x: Any, cache: Any) -> Any:
+        cache.append(x)
+        x = super().forward(x) + cache[0]
+        return self.after(x.sin().cos() + len(cache))
+
+
+class WithCache(Stack):
+    def forward(self, x: Any) -> Any:
+        x, cache = x + self.start, []
+        for layer in self.layers:
+            x = layer(x, cache)
+        return x, *cache
+
+
+def test_a_cache_that_is_passed_along(copied: list[str], same: Same) -> None:
+    same(WithCache(cls=Cached), x())
+    assert not [path for path in copied if path.endswith("]")]
+
+
+class Indexed(Layer):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * (1 + self.index)
+
+
+def test_an_index_that_is_used(copied: list[str], same: Same) -> None:
+    model = Stack(cls=Indexed)
+    for index, layer in enumerate(model.layers):
+        layer.index = index
+    same(model, x())
+    assert not [path for path in copied if path.endswith("]")]
+
+
+def test_an_index_that_is_not_used(copied: list[str], same: Same) -> None:
+    model = Stack()
+    for index, layer in enumerate(model.layers):
+        layer.index = index
+    same(model, x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_constants_among_the_arguments(copied: list[str], same: Same) -> None:
+    class Numbered(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for index, layer in enumerate(self.layers):
+                x = layer(x, more=index // 2)
+            return x
+
+    same(Numbered().eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(1, 3)
+
+
+def test_an_argument_inside_the_module(copied: list[str], same: Same) -> None:
+    class Given(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers:
+                x = layer(x, self.layers[1].offset)
+            return x
+
+    same(Given().eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(2, 3)
+
+
+def test_arguments_that_look_different(copied: list[str], same: Same) -> None:
+    class Turned(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers:
+                y = layer(x)
+                x = y.t() if layer.index == 1 else y
+            return x
+
+    model = Turned().eval()
+    model.layers[1].index = 1
+    same(model, torch.randn(WIDTH, WIDTH))
+    assert [path for path in copied if path.endswith("]")] == paths(1, 3)
+
+
+def test_modes_around_calls(copied: list[str], same: Same) -> None:
+    class Moded(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for index, layer in enumerate(self.layers):
+                with torch.set_grad_enabled(index > 2):
+                    x = layer(x)
+            return x
+
+    same(Moded(6).eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(2, 5)  # the arguments of layers[0] and of layers[4] on require a gradient
+
+
+def test_calls_under_a_handler(copied: list[str], same: Same) -> None:
+    class Handled(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            try:
+                for layer in self.layers:
+                    x = layer(x)
+            except ValueError:
+                return x
+            return x
+
+    same(Handled().eval(), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_a_break_after_copied_calls(copied: list[str]) -> None:
+    class Breaking(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers[:3]:
+                x = layer(x)
+            framejit.graph_break()
+            for layer in self.layers[3:]:
+                x = layer(x)
+            return x
+
+    model = Breaking(7).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    assert copied[:2] == paths(1, 2)
+    assert copied[-1].endswith(".layers[6]")
+    close(compiled(x()), model(x()))
+
+
+def test_a_break_inside_layers(copied: list[str]) -> None:
+    class Broken(Layer):
+        def forward(self, x: Any) -> Any:
+            x = super().forward(x)
+            framejit.graph_break()
+            return super().forward(x)
+
+    model = Stack(cls=Broken).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    close(compiled(x()), model(x()))
+    assert not [path for path in copied if path in paths(0, 1, 2, 3)]
+
+
+def test_random_numbers_are_drawn_in_each_layer(copied: list[str], same: Same) -> None:
+    class Noisy(Layer):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + torch.rand_like(x) * torch.randn(WIDTH)
+
+    same(Stack(cls=Noisy).train(), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_sizes_that_vary(copied: list[str]) -> None:
+    model = Stack().eval()
+    compiled = framejit.compile(model, backend="eager")
+    for rows in (3, 4, 5, 6):
+        given = torch.randn(rows, WIDTH)
+        close(compiled(given), model(given))
+    assert copied == paths(1, 2, 3)  # of the first call
+
+
+def test_the_option_turns_copying_off(copied: list[str]) -> None:
+    model = Stack().eval()
+    with config.replace(copy_repeated=False):
+        close(framejit.compile(model, backend="eager")(x()), model(x()))
+    assert not copied
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_with_backends_that_differentiate(copied: list[str], backend: str) -> None:
+    model = Stack(3).eval()
+    compiled = framejit.compile(model, backend=backend, fullgraph=True)
+    expected = outcome(model, model, (x(),), {})
+    close(outcome(compiled, model, (x(),), {}), expected, 1e-5)
+    assert copied == paths(1, 2)
+
+
+def test_models_of_torch(copied: list[str], same: Same) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.TransformerEncoder(layer, 4, enable_nested_tensor=False))
+    same(model.train(), torch.randn(2, 5, WIDTH))
+    assert [path for path in copied if path.endswith("]")] == [f"self[1].layers[{index}]" for index in (2, 3)]  # the argument of the first is a view
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ["Bert", "Llama", "Qwen3", "ViT"])
+def test_models_of_transformers(copied: list[str], same: Same, name: str, training: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4}
+    more = {"ViT": {"image_size": 8, "patch_size": 4}, "Bert": {"vocab_size": 50}}.get(name, {"vocab_size": 50, "num_key_value_heads": 2, "head_dim": 8})
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes, **more)).train(training)
+    given = {"pixel_values": torch.randn(2, 3, 8, 8)} if name == "ViT" else {"input_ids": torch.randint(1, 50, (2, 7)), "attention_mask": torch.ones(2, 7)}
+    same(model, **given, **({"use_cache": False} if name in ("Llama", "Qwen3") else {}))
+    assert len({path for path in copied if path.endswith("]")}) >= 2
