@@ -18,7 +18,7 @@ from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked
 from framejit.guards.kinds import TensorMatch
 from framejit.guards.relations import Same, StorageAliasing
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import (
     TensorSpec,
     aliasing_among,
@@ -114,6 +114,16 @@ class GraphInputs:
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
         return obj
+
+    def is_as_outside(self, obj: TensorObject) -> bool:
+        """Return whether an input is a dense tensor that the graph has left as the call was given it, as far as its fake shows."""
+        described, fake = self.known.get(id(obj.value)), obj.fake
+        if described is None or described.obj is not obj or described.is_state or described.symbolic is not None or fake.layout is not torch.strided:
+            return False
+        with torch._C.DisableTorchFunction():
+            real = obj.value.shape, obj.value.stride(), obj.value.requires_grad
+        is_same = (fake.shape, fake.stride(), fake.requires_grad) == real and obj.grad is MISSING and obj.data is MISSING and obj.requires_grad is MISSING
+        return is_same and not fake.is_inference() and not self.state.fakes.has_other_version(described.node)
 
     def has_look(self, source: Source, tensor: torch.Tensor, look: InputLook) -> bool:
         """Return whether a tensor isn't an input yet, and would be one of this look, whose sizes are constants."""

@@ -42,6 +42,9 @@ class RunningTrace(VM, Protocol):
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has read, including those that were read before."""
 
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
+        """The result of `run`, and whether it has read one of these values from outside."""
+
     def rest_on(self, guard: Guard) -> None:
         """Add a guard that was made elsewhere."""
 

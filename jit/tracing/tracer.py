@@ -528,6 +528,27 @@ class Tracer:
             else:
                 self.observe = around  # type: ignore[method-assign]
 
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
+        """The result of `run`, and whether it has observed one of these values, even if not for the first time."""
+        seen = False
+        watched, observe, around = frozenset(map(id, values)), self.observe, vars(self).get("observe")
+
+        def noted(obj: Object) -> Object:
+            nonlocal seen
+            real = observe(obj)
+            if id(real) in watched:
+                seen = True
+            return real
+
+        self.observe = noted  # type: ignore[method-assign]  # as in `noting_looks`
+        try:
+            return run(), seen
+        finally:
+            if around is None:
+                del self.observe
+            else:
+                self.observe = around  # type: ignore[method-assign]
+
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""
         if not classes.known_by_identity(type(value)):

@@ -67,6 +67,7 @@ class CallRecording:
         observed: the indices of the paths at which something was observed.
         actions: in order: guards, and inputs of the graph, with the index of their path; and nodes.
         values: the values at the paths.
+        outer: the inputs of the graph, at other paths, that its nodes use.
         met: the indices of the paths at which it has met a value that is mutable or compared by identity.
         inputs: for each input, by the id of its Object, what must be the same of the other module's. `places_of_inputs`: the indices of their paths.
         failed: the guard that didn't hold for the last module that was asked.
@@ -77,6 +78,7 @@ class CallRecording:
     steps: list[tuple[int, type[Source], Any]]
     observed: set[int]
     values: list[Any]
+    outer: list[TensorObject]
     met: list[int]
     actions: list[Action]
     inputs: dict[int, InputLook]
@@ -85,6 +87,8 @@ class CallRecording:
 
     def copied_for(self, vm: TorchVM, module: Object, tensors: Sequence[TensorObject]) -> Object:
         """The result of a call of another module, whose key is the same. Raises NotCopied, after which the caller undoes what was added to the trace."""
+        if not all(map(vm.graph.inputs.is_as_outside, self.outer)):
+            raise NotCopied
         moved = MovedPaths(vm, self, module)
         actions = moved.checked()
         stack = StackRenaming(self.call, module, vm.graph.module_stack)
@@ -126,7 +130,7 @@ class MovedPaths:
             self.values.append(MISSING if value is MISSING else path.step(value))
             if base in self.elsewhere:
                 self.elsewhere[index] = None
-            elif index in observed and (known := met(self.values[index])) is not None and known.source is not path:
+            elif (known := met(self.values[index])) is not None and known.source is not path and (index in observed or vm.effects.is_mutated(known)):
                 if known.source is None or self.values[index] is not recording.values[index]:
                     raise NotCopied
                 self.elsewhere[index] = known.source
@@ -266,8 +270,9 @@ class CallRecorder:
 
     def recording(self) -> CallRecording:
         vm, actions = self.vm, list[Action]()
-        known = {tensor.node for tensor in self.call.tensors}
-        known |= {described.node for described in vm.graph.known_inputs.values() if self.is_known(described.obj)}
+        of_inputs = {described.node: described.obj for described in vm.graph.known_inputs.values() if self.is_known(described.obj)}
+        known = {tensor.node for tensor in self.call.tensors} | of_inputs.keys()
+        used: dict[fx.Node, None] = {}
         for what in self.order:
             if isinstance(what, Guard):
                 actions += self.guard(what)
@@ -279,6 +284,7 @@ class CallRecorder:
                 if copied is None:
                     raise NotCopied
                 known.add(what)
+                used.update(dict.fromkeys(what.all_input_nodes))
                 actions.append(copied)
         objects: dict[int, Object] = {id(obj): obj for obj in (*self.call.tensors, *self.inputs.values())}
         rebuilt(vm, self.call.result, objects, {node: node for node in known})
@@ -286,8 +292,11 @@ class CallRecorder:
         paths = [*self.paths]
         shared = {obj.source for obj in vm.shared_values()}
         met = [index for index, path in enumerate(paths) if index and path in shared]
+        outer = [obj for node in used if isinstance(obj := of_inputs.get(node), TensorObject) and obj.source not in self.inputs]
+        if not all(map(vm.graph.inputs.is_as_outside, (*outer, *self.inputs.values()))):
+            raise NotCopied
         places = frozenset(self.index(source) for source in self.inputs)
-        return CallRecording(self.call, paths, self.steps, self.observed, self.values, met, actions, looks, places)
+        return CallRecording(self.call, paths, self.steps, self.observed, self.values, outer, met, actions, looks, places)
 
     def is_inside(self, source: Source | None) -> bool:
         return below(source, {self.source})

@@ -21,7 +21,7 @@ from framejit import logs
 from framejit.graph.annotations import annotation_in_force
 from framejit.graph.builder import TorchVM
 from framejit.guards.kinds import exact_key
-from framejit.guards.source import MISSING
+from framejit.guards.source import MISSING, Pinned
 from framejit.library.torch.control_flow.repeated_regions import CONSTANTS, MOST, Unknown, Unmoved, below, look
 from framejit.library.torch.nn.call_recording import CallRecording, ModuleCall, NotCopied, recording_of
 from framejit.objects.core.object import Object, settle
@@ -122,6 +122,8 @@ def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject]) -> Any:
     """A description of an argument, which is equal for two calls only if they do the same with it. Guards nothing. Raises Unknown."""
     arg = settle(arg)
     if arg.source is not None:
+        if isinstance(arg, TensorObject) and not vm.graph.inputs.is_as_outside(arg):
+            raise Unknown
         return arg.source
     if isinstance(arg, TensorObject):
         place = next((place for place, known in enumerate(tensors) if known is arg), len(tensors))
@@ -154,14 +156,25 @@ def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs
             return found
     start, guards, nodes, around = vm.trail.mark(), vm.guards.count(), len(vm.graph.body.notes), vm.graph.module_stack
     before = Unmoved.now(vm), vm.effects.number, states_of(reachable)
-    result = trace()
+    result, has_looked_outside = vm.noting_whether(trace, ancestors(vm, module))
     known = vm.graph.module_calls.get(key, ())  # a module may call itself
-    is_worth_it = len(known) < MOST and len(vm.graph.body.notes) - nodes >= FEWEST_NODES
+    is_worth_it = not has_looked_outside and len(known) < MOST and len(vm.graph.body.notes) - nodes >= FEWEST_NODES
     if is_worth_it and (Unmoved.now(vm), vm.effects.number, states_of(reachable)) == before:
         call = ModuleCall(module, tensors, result, start, vm.trail.mark(), around, guards, reachable)
         vm.trail.learned(call, remember, vm.graph.module_calls, key, known)
         remember(vm.graph.module_calls, key, (*known, call))
     return result
+
+
+def ancestors(vm: TorchVM, module: Object) -> list[Object]:
+    """The values that a module's path leads through. A call that looks at one may reach the module, or those inside it, on another way than by its argument."""
+    found: list[Object] = []
+    source = None if module.source is None else module.source.base
+    while source is not None and source.base is not None:
+        if not isinstance(source, Pinned) and (known := vm.met(source.fetch(vm.call))) is not None:
+            found.append(known)
+        source = source.base
+    return found
 
 
 def remember(calls: dict[Any, tuple[ModuleCall, ...]], key: Any, known: tuple[ModuleCall, ...]) -> None:

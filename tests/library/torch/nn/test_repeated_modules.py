@@ -433,7 +433,9 @@ class Evaluated(Normalised):
         return torch.relu(self.norm(self.linear(x) * 2))
 
 
-@pytest.mark.parametrize(("cls", "training", "copies"), [(Normalised, True, False), (Normalised, False, False), (Evaluated, True, False), (Evaluated, False, True)])
+@pytest.mark.parametrize(
+    ("cls", "training", "copies"), [(Normalised, True, False), (Normalised, False, False), (Evaluated, True, False), (Evaluated, False, True)]
+)
 def test_changes_in_place(copied: list[str], same: Same, cls: type[nn.Module], training: bool, copies: bool) -> None:
     same(Stack(cls=cls).train(training), x())
     assert bool(copied) == copies
@@ -482,6 +484,103 @@ def test_an_index_that_is_not_used(copied: list[str], same: Same) -> None:
         layer.index = index
     same(model, x())
     assert copied == paths(1, 2, 3)
+
+
+class Related(Layer):
+    """Uses the first layer's buffer, whichever layer it is."""
+
+    model: Any = None
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * self.of_model()[0].layers[0].offset
+
+    def of_model(self) -> Any:
+        return self.settings["model"]
+
+
+class RelatedByGlobal(Related):
+    def of_model(self) -> Any:
+        return MODELS
+
+
+class RelatedByArgument(Related):
+    def forward(self, x: Any, model: Any) -> Any:
+        return Layer.forward(self, x) * model.layers[0].offset
+
+
+class GivesItself(Stack):
+    def call(self, layer: nn.Module, x: Any) -> Any:
+        return layer(x, self)
+
+
+MODELS: list[Any] = []
+
+
+@pytest.mark.parametrize(("stack", "cls"), [(Stack, Related), (Stack, RelatedByGlobal), (GivesItself, RelatedByArgument)])
+@pytest.mark.parametrize("by_global", [False, True])
+def test_layers_that_reach_another_one(copied: list[str], stack: type[Stack], cls: type[nn.Module], by_global: bool) -> None:
+    model = stack(cls=cls).eval()
+    MODELS[:] = [model]
+    for index, layer in enumerate(model.layers):
+        layer.settings = {"double": True, "model": MODELS}
+        layer.offset *= index + 2
+    run = (lambda given: MODELS[0](given)) if by_global else model
+    compiled = framejit.compile(run, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        close(compiled(x()), model(x()))
+        model.layers[0].offset += 1
+        close(compiled(x()), model(x()))
+    assert not [path for path in copied if path.endswith("]")]
+
+
+class Table(nn.Module):
+    """All layers use one table, which may be changed in place between them."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.inner, self.settings = Inner(), settings
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x).sin() * self.settings["table"].sum(-1).reshape(-1)
+
+
+class ChangesTable(Stack):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(cls=Table, **kwargs)
+        self.settings["table"] = torch.ones(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for index, layer in enumerate(self.layers):
+            x = layer(x)
+            if index == 1:
+                self.change(self.settings["table"])
+        return x
+
+    def change(self, table: Any) -> None:
+        table.add_(1)
+
+
+class TurnsTable(ChangesTable):
+    def change(self, table: Any) -> None:
+        table.unsqueeze_(0)
+
+
+class LeavesTable(ChangesTable):
+    def change(self, table: Any) -> None:
+        table + 1
+
+
+@pytest.mark.parametrize(("stack", "expected"), [(ChangesTable, ()), (TurnsTable, ()), (LeavesTable, (2, 3))])
+def test_a_tensor_from_outside_that_is_changed_in_place(copied: list[str], stack: type[ChangesTable], expected: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model, other = stack().eval(), stack().eval()
+    other.load_state_dict(model.state_dict())
+    compiled = framejit.compile(model, backend="eager")
+    with torch.no_grad():
+        close(compiled(x()), other(x()))
+    close(model.settings["table"], other.settings["table"])
+    assert [path for path in copied if path.endswith("]")] == paths(*expected)  # the first call meets the table
 
 
 def test_constants_among_the_arguments(copied: list[str], same: Same) -> None:
