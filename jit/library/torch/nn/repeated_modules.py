@@ -21,8 +21,8 @@ from framejit import logs
 from framejit.graph.annotations import annotation_in_force
 from framejit.graph.builder import TorchVM
 from framejit.guards.kinds import exact_key
-from framejit.guards.source import MISSING, Pinned
-from framejit.library.torch.control_flow.repeated_regions import CONSTANTS, MOST, Unknown, Unmoved, below, look
+from framejit.guards.source import MISSING
+from framejit.library.torch.control_flow.repeated_regions import CONSTANTS, MOST, Unknown, Unmoved, below, look, on_the_way
 from framejit.library.torch.nn.call_recording import CallRecording, ModuleCall, NotCopied, recording_of
 from framejit.objects.core.object import Object, settle
 from framejit.objects.numbers.numberobject import NumberObject
@@ -168,13 +168,8 @@ def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs
 
 def ancestors(vm: TorchVM, module: Object) -> list[Object]:
     """The values that a module's path leads through. A call that looks at one may reach the module, or those inside it, on another way than by its argument."""
-    found: list[Object] = []
-    source = None if module.source is None else module.source.base
-    while source is not None and source.base is not None:
-        if not isinstance(source, Pinned) and (known := vm.met(source.fetch(vm.call))) is not None:
-            found.append(known)
-        source = source.base
-    return found
+    values = [source.fetch(vm.call) for source in on_the_way([module.source])]
+    return [known for value in values if (known := vm.met(value)) is not None]
 
 
 def remember(calls: dict[Any, tuple[ModuleCall, ...]], key: Any, known: tuple[ModuleCall, ...]) -> None:
