@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from inspect import Signature
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,9 @@ def is_about_own_object(guard: Any) -> bool:
     source = guard.source
     while source.base is not None and source.base.base is not None:
         source = source.base
-    return isinstance(source, Pinned) and isinstance(source.payload, MappingProxyType | dict) and "__name__" not in source.payload
+    return isinstance(source, Pinned) and (
+        isinstance(source.payload, Signature) or (isinstance(source.payload, MappingProxyType | dict) and "__name__" not in source.payload)
+    )
 
 
 def guard_row(guard: Any) -> Any:

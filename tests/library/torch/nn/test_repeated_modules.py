@@ -16,6 +16,7 @@ import framejit
 from framejit import config
 from framejit.compiler import entry_spec
 from framejit.library.torch.nn import repeated_modules
+from tools.libraries import transformers
 
 WIDTH = 8
 
@@ -729,7 +730,6 @@ def test_models_of_torch(copied: list[str], same: Same) -> None:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", ["Bert", "Llama", "Qwen3", "ViT"])
 def test_models_of_transformers(copied: list[str], same: Same, name: str, training: bool) -> None:
-    transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4}
     more = {"ViT": {"image_size": 8, "patch_size": 4}, "Bert": {"vocab_size": 50}}.get(name, {"vocab_size": 50, "num_key_value_heads": 2, "head_dim": 8})
