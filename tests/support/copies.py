@@ -108,8 +108,8 @@ def compared() -> Iterator[list[str]]:
     copied: Any = repeated_modules.copied
     last: list[Object | None] = [None]
 
-    def noted(vm: Any, recording: Any, module: Object, tensors: Any) -> Any:
-        result = copied(vm, recording, module, tensors)
+    def noted(vm: Any, call: Any, recording: Any, module: Object, tensors: Any) -> Any:
+        result = copied(vm, call, recording, module, tensors)
         last[0] = None if result is None else module
         return result
 

@@ -73,7 +73,6 @@ class CallRecording:
         failed: the guard that didn't hold for the last module that was asked.
     """
 
-    call: ModuleCall
     paths: list[Source]
     steps: list[tuple[int, type[Source], Any]]
     observed: set[int]
@@ -85,15 +84,16 @@ class CallRecording:
     places_of_inputs: frozenset[int]
     failed: tuple[int, Guard] | None = None
 
-    def copied_for(self, vm: TorchVM, module: Object, tensors: Sequence[TensorObject]) -> Object:
-        """The result of a call of another module, whose key is the same. Raises NotCopied, after which the caller undoes what was added to the trace."""
+    def copied_for(self, vm: TorchVM, call: ModuleCall, module: Object, tensors: Sequence[TensorObject]) -> Object:
+        """The result of a call of another module, whose key is the same as that of `call`, which this is the recording of. Raises NotCopied, after which the
+        caller undoes what was added to the trace."""
         if not all(map(vm.graph.inputs.is_as_outside, self.outer)):
             raise NotCopied
         moved = MovedPaths(vm, self, module)
         actions = moved.checked()
-        stack = StackRenaming(self.call, module, vm.graph.module_stack)
-        nodes = {one.node: other.node for one, other in zip(self.call.tensors, tensors)}
-        objects: dict[int, Object] = {id(one): other for one, other in zip(self.call.tensors, tensors)}
+        stack = StackRenaming(call, module, vm.graph.module_stack)
+        nodes = {one.node: other.node for one, other in zip(call.tensors, tensors)}
+        objects: dict[int, Object] = {id(one): other for one, other in zip(call.tensors, tensors)}
         inputs: list[Object] = []
         for action in actions:
             if isinstance(action, Guard):
@@ -106,7 +106,7 @@ class CallRecording:
                 objects[id(obj)], nodes[obj.node] = made, made.node
                 inputs.append(made)
         vm.meet_in_copy([vm.wrap(moved.values[index], moved.paths[index]) for index in self.met if index not in moved.elsewhere], inputs)
-        return rebuilt(vm, self.call.result, objects, nodes)
+        return rebuilt(vm, call.result, objects, nodes)
 
 
 class MovedPaths:
@@ -296,7 +296,7 @@ class CallRecorder:
         if not all(map(vm.graph.inputs.is_as_outside, (*outer, *self.inputs.values()))):
             raise NotCopied
         places = frozenset(self.index(source) for source in self.inputs)
-        return CallRecording(self.call, paths, self.steps, self.observed, self.values, outer, met, actions, looks, places)
+        return CallRecording(paths, self.steps, self.observed, self.values, outer, met, actions, looks, places)
 
     def is_inside(self, source: Source | None) -> bool:
         return below(source, {self.source})

@@ -152,7 +152,7 @@ def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs
     for call in known:
         if call.recording is MISSING:
             call.recording = recording_of(vm, call)
-        if call.recording is not None and (found := copied(vm, call.recording, module, tensors)) is not None:
+        if call.recording is not None and (found := copied(vm, call, call.recording, module, tensors)) is not None:
             return found
     start, guards, nodes, around = vm.trail.mark(), vm.guards.count(), len(vm.graph.body.notes), vm.graph.module_stack
     before = Unmoved.now(vm), vm.effects.number, states_of(reachable)
@@ -184,14 +184,16 @@ def path_of(module: Object) -> str:
     return "" if module.source is None else module.source.name_in_reports()
 
 
-def copied(vm: TorchVM, recording: CallRecording, module: Object, tensors: Sequence[TensorObject]) -> Object | None:
+def copied(
+    vm: TorchVM, call: ModuleCall, recording: CallRecording, module: Object, tensors: Sequence[TensorObject]
+) -> Object | None:
     """The result of a call that was copied; None if it can't be copied from this one."""
     interrupts.heed()
     mark = vm.trail.mark()
     try:
-        result = recording.copied_for(vm, module, tensors)
+        result = recording.copied_for(vm, call, module, tensors)
         if logs.enabled("trace"):
-            logs.info("trace", f"{path_of(module)} is called like {path_of(recording.call.module)}, whose trace is copied")
+            logs.info("trace", f"{path_of(module)} is called like {path_of(call.module)}, whose trace is copied")
         return result
     except (NotCopied, Unknown):
         vm.trail.undo_to(mark)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -27,8 +29,8 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = repeated_modules.copied
 
-    def noting(vm: Any, recording: Any, module: Any, tensors: Any) -> Any:
-        result = original(vm, recording, module, tensors)
+    def noting(vm: Any, call: Any, recording: Any, module: Any, tensors: Any) -> Any:
+        result = original(vm, call, recording, module, tensors)
         if result is not None and module.source.describe() not in found[-1:]:  # with --undo, calls are repeated
             found.append(module.source.describe())
         return result
@@ -724,6 +726,24 @@ def test_models_of_torch(copied: list[str], same: Same) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.TransformerEncoder(layer, 4, enable_nested_tensor=False))
     same(model.train(), torch.randn(2, 5, WIDTH))
     assert [path for path in copied if path.endswith("]")] == [f"self[1].layers[{index}]" for index in (2, 3)]  # the argument of the first is a view
+
+
+def test_nothing_of_a_trace_is_kept(copied: list[str]) -> None:
+    """What was recorded, which has the modules' tensors, goes when the trace ends, without the garbage collector."""
+    framejit.reset()
+    model = Stack().eval()
+    kept = [weakref.ref(layer.norm.weight) for layer in model.layers]
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = framejit.compile(model, backend="eager")
+        with torch.no_grad():
+            compiled(x())
+        assert copied == paths(1, 2, 3)
+        del compiled, model
+        assert [ref() for ref in kept] == [None] * 4
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
