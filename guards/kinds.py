@@ -6,7 +6,6 @@ the path ended early, which only the kinds that say so accept. No check runs the
 
 from __future__ import annotations
 
-import copy
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -52,12 +51,21 @@ class Guard:
 
     def moved(self, to: Callable[[Source], Source]) -> Guard:
         """A guard of this kind, with the same payload, on the values at other paths. `to` maps each path to the one that replaces it."""
-        found = copy.copy(self)
-        for name, value in vars(self).items():
+        found: Guard = object.__new__(type(self))
+        fields = found.__dict__
+        fields.update(self.__dict__)
+        for name, value in self.__dict__.items():
             if isinstance(value, Source):
-                object.__setattr__(found, name, to(value))
+                fields[name] = to(value)
             elif type(value) is tuple and any(isinstance(part, Source) for part in value):
-                object.__setattr__(found, name, tuple([to(part) if isinstance(part, Source) else part for part in value]))
+                fields[name] = tuple([to(part) if isinstance(part, Source) else part for part in value])
+        return found
+
+    def at(self, source: Source) -> Guard:
+        """A guard of this kind, with the same payload, on the value at another path; for kinds that are about one path."""
+        found: Guard = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found.__dict__["source"] = source
         return found
 
     def check(self, value: Any, call: Call) -> bool:

@@ -57,6 +57,8 @@ class Config:
     """The depth of inlined calls at which tracing stops. The default is well below Python's own recursion limit."""
     unroll_limit: int = 100_000
     """The number of loop iterations in one trace after which tracing stops, so that a loop that never ends doesn't hang the compiler."""
+    copy_repeated: bool = True
+    """Trace the repeated layers of a model once: what the trace of the first has recorded is checked for the others, and copied where all of it holds."""
     automatic_dynamic: bool = True
     """Make sizes and numbers that vary from call to call symbols, in functions compiled with dynamic=None."""
     profile: str = ""

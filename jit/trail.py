@@ -105,9 +105,9 @@ class Trail:
         """The current position."""
         return len(self._stack)
 
-    def since(self, mark: int) -> list[TrailRecord]:
-        """The records of every mutation since `mark`, oldest first."""
-        return [kind(owner, *rest) for kind, owner, *rest in self._stack[mark:]]
+    def since(self, mark: int, end: int | None = None) -> list[TrailRecord]:
+        """The records of every mutation since `mark`, oldest first; up to the position `end`, if it is given."""
+        return [kind(owner, *rest) for kind, owner, *rest in self._stack[mark:end]]
 
     def undo_to(self, mark: int) -> None:
         """Take back every mutation since `mark`."""

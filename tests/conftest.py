@@ -25,6 +25,7 @@ LOOK_AT_LOGS = {"caplog", "capsys", "capfd", "warnings_logged"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
+    parser.addoption("--copies", action="store_true", help="trace each call of a module whose trace is copied, too, and compare what both record")
     parser.addoption("--backend", metavar="NAME", help="the backend that programs are compiled with where the tests say 'eager'")
     parser.addoption("--write-traces", action="store_true", help="write the golden files of tests/traces anew")
     parser.addoption("--all-logs", action="store_true", help="with all logs on and everything recorded, in tests that don't look at what is shown")
@@ -147,6 +148,18 @@ def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
 
     with undoing(UNDO_RATE, f"{seed} {request.node.nodeid}", UNDO_LOOKS) as undone:
         yield undone
+
+
+@pytest.fixture(autouse=True)
+def copies_are_compared(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
+    """The modules whose calls were copied in this test, and also traced, with `--copies`."""
+    if not request.config.getoption("--copies"):
+        yield None
+        return
+    from copies import compared  # loads the compiler
+
+    with compared() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

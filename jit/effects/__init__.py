@@ -48,13 +48,15 @@ def nothing() -> None:
 class Effects:
     """The effects of one trace, in order of their first occurrence. Undone with the trail."""
 
-    __slots__ = ("_tracer", "_first", "_mutated", "_last")
+    __slots__ = ("_tracer", "_first", "_mutated", "_last", "number")
 
     def __init__(self, tracer: EffectsTrace) -> None:
         self._tracer = tracer
         self._first: list[Logged] = []
         self._mutated: dict[int, Logged] = {}
         self._last: list[Logged] = []
+        self.number = 0
+        """How often something has changed so far, for the first time or again. Undoing a change doesn't lower it."""
 
     def mutated(self, obj: Object) -> None:
         """Note that the state of a value from outside differs from that of the real object, which its `replay` will change. Calling this again does nothing.
@@ -68,6 +70,7 @@ class Effects:
             self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
             self._announce(obj, self._mutated.pop, id(obj))
         else:
+            self.number += 1
             self._tracer.trail.note(EffectGrown, obj, nothing)
 
     def in_order(self, effect: Effect) -> None:
@@ -81,6 +84,7 @@ class Effects:
         In calls that run uncompiled if their graph raises, it isn't replayed, so the same change must be made after the graph as well.
         """
         self._first.append(Logged(effect, self._tracer.root_position()))
+        self.number += 1
         self._tracer.trail.learned(effect, self._first.pop)
 
     def at_end(self, effect: Effect) -> None:
@@ -89,6 +93,7 @@ class Effects:
         self._announce(effect, self._last.pop)
 
     def _announce(self, effect: Effect, undo: Callable[..., Any], *args: Any) -> None:
+        self.number += 1
         self._tracer.trail.note(EffectAnnounced, effect, undo, *args)
 
     def has_changed_since(self, mark: int) -> bool:

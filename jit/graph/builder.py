@@ -113,6 +113,10 @@ class GraphBuilder(TraceState):
         """One inner graph for all those that compute the same, by `InnerGraph.pattern`."""
         self.traced_regions: dict[Any, list[Any]] = {}
         """Regions that have been traced, by the properties that a repetition of them must share; see library/torch/control_flow/repeated_regions.py."""
+        self.copies_calls = True
+        """Whether calls of modules may be copied from calls like them."""
+        self.module_calls: dict[Any, tuple[Any, ...]] = {}
+        """Calls of modules that have been traced, by the properties that a call must share to be like one of them; see library/torch/nn/repeated_modules.py."""
         self.moved: list[tuple[fx.Node, tuple[CodeType, int], str]] = []
         """Nodes for tensors from outside after the program has stored to an attribute of them, each with the instruction and the attribute's name."""
         self.twins: dict[TensorObject, tuple[fx.Node, fx.Node]] = {}

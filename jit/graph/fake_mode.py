@@ -238,9 +238,8 @@ class TraceConverter(FakeTensorConverter):
     def _fake_of_base(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
         """A new fake of a tensor that lies at the beginning of its memory; None if it doesn't, or if it shares its memory with another that has a fake."""
         memory = self.meta_converter
-        described = memory.describer.describe_tensor(tensor)
-        storage = described.storage
-        if storage is None or described.storage_offset != 0 or storage.id in memory.storage_memo:
+        storage = memory.describer.describe_storage(tensor.untyped_storage())
+        if tensor.storage_offset() != 0 or storage.id in memory.storage_memo:
             return None
         with torch.inference_mode(tensor.is_inference()), no_dispatch():
             elem = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
@@ -255,7 +254,7 @@ class TraceConverter(FakeTensorConverter):
             made.untyped_storage().resize_(0)
         if type(tensor) is torch.nn.Parameter:
             made._is_param = True
-        memory.set_tensor_memo(described, made)
+        self.set_tensor_memo(tensor, made)
         if constant is not None:
             self.add_constant_storage_mapping(made)
         return made
@@ -266,7 +265,7 @@ class TraceConverter(FakeTensorConverter):
             made: Any = base.as_strided(view.size(), view.stride(), view.storage_offset())
         torch._C._autograd._set_creation_meta(made, torch._C._autograd._get_creation_meta(view))
         made.fake_device = view.device
-        self.meta_converter.set_tensor_memo(self.meta_converter.describer.describe_tensor(view), made)
+        self.set_tensor_memo(view, made)
         return made  # type: ignore[no-any-return]
 
 

@@ -137,8 +137,11 @@ class Fakes:
 
     def has_new_version(self, node: fx.Node) -> bool:
         """Return whether an input that requires a gradient has been changed in place."""
-        fake = node.meta["example_value"]
-        return bool(fake.requires_grad) and version_of(fake) != self._versions[node]
+        return bool(node.meta["example_value"].requires_grad) and self.has_other_version(node)
+
+    def has_other_version(self, node: fx.Node) -> bool:
+        """Return whether the version of an input's fake isn't the one with which it was made."""
+        return version_of(node.meta["example_value"]) != self._versions[node]
 
     def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
         """The inputs that have been changed in place. `kept`: the nodes that change something."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked
 from framejit.guards.kinds import TensorMatch
 from framejit.guards.relations import Same, StorageAliasing
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import (
     TensorSpec,
     aliasing_among,
@@ -29,9 +29,24 @@ from framejit.guards.tensor_spec import (
     tensor_spec,
 )
 from framejit.objects.tensors.storageobject import key_of
-from framejit.objects.tensors.tensorkind import kind_in_graph, kind_of
+from framejit.objects.tensors.tensorkind import kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
+
+
+@dataclass(frozen=True, slots=True)
+class InputLook:
+    """The facts about a dense tensor from outside that determine the look of its fake, if its sizes are constants."""
+
+    spec: TensorSpec
+    is_leaf: bool
+    is_view: bool
+
+
+def look_of(tensor: torch.Tensor) -> InputLook:
+    """The look of a real tensor."""
+    with torch._C.DisableTorchFunction():
+        return InputLook(tensor_spec(tensor), tensor.is_leaf, tensor._is_view())
 
 
 class GraphInputs:
@@ -99,6 +114,31 @@ class GraphInputs:
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
         return obj
+
+    def is_as_outside(self, obj: TensorObject) -> bool:
+        """Return whether an input is a dense tensor that the graph has left as the call was given it, as far as its fake shows."""
+        described, fake = self.known.get(id(obj.value)), obj.fake
+        if described is None or described.obj is not obj or described.is_state or described.symbolic is not None or fake.layout is not torch.strided:
+            return False
+        with torch._C.DisableTorchFunction():
+            real = obj.value.shape, obj.value.stride(), obj.value.requires_grad
+        is_same = (fake.shape, fake.stride(), fake.requires_grad) == real and obj.grad is MISSING and obj.data is MISSING and obj.requires_grad is MISSING
+        return is_same and not fake.is_inference() and not self.state.fakes.has_other_version(described.node)
+
+    def has_look(self, source: Source, tensor: torch.Tensor, look: InputLook) -> bool:
+        """Return whether a tensor isn't an input yet, and would be one of this look, whose sizes are constants."""
+        with torch._C.DisableTorchFunctionSubclass():
+            kind = kind_of(tensor)
+            if id(tensor) in self.known or kind is not kind_of_class(look.spec.cls) or kind.refusal(tensor) is not None:
+                return False
+        if look_of(tensor) != look:
+            return False
+        return is_static(source, tensor) or self.shapes.context_of(source, tensor) is None
+
+    def add_like(self, source: Source, tensor: torch.Tensor) -> TensorObject:
+        """Make an input of a tensor about which the caller has added the guards, and of which `has_look` is true."""
+        self.state.refresh()
+        return self.add(source, tensor, tensor, self.state.fakes.of_input(tensor, None), None, is_static(source, tensor))
 
     # Others.
 

@@ -92,16 +92,22 @@ class Repeats:
 
     def note(self, key: Key, result: Any, fakes: Sequence[torch.Tensor]) -> None:
         """Note the result of an operator that was run, and has changed none of its arguments."""
-        if type(result) is not FakeTensor or learnt_by(self._env) != self._learnt:
-            return
+        if learnt_by(self._env) == self._learnt and (found := self.form(result, fakes)) is not None:
+            self._known[key] = found
+
+    def form(self, result: Any, fakes: Sequence[torch.Tensor]) -> Returned | Made | None:
+        """How the result of an operator comes from the tensors among its arguments; None if it must be run to find that out."""
+        if type(result) is not FakeTensor:
+            return None
         index = next((index for index, fake in enumerate(fakes) if fake is result), None)
         if index is not None:
-            self._known[key] = Returned(index)
-        elif self._is_new(result, fakes):
-            shape, strides = result.size(), result.stride()
-            with in_kernel_invocation_manager(self._mode), nullcontext() if self._env is None else self._env.suppress_guards():
-                pattern = torch.empty_strided(shape, strides, dtype=result.dtype, device="meta")
-            self._known[key] = Made(pattern, result.device)
+            return Returned(index)
+        if not self._is_new(result, fakes):
+            return None
+        shape, strides = result.size(), result.stride()
+        with in_kernel_invocation_manager(self._mode), nullcontext() if self._env is None else self._env.suppress_guards():
+            pattern = torch.empty_strided(shape, strides, dtype=result.dtype, device="meta")
+        return Made(pattern, result.device)
 
     def _is_new(self, result: torch.Tensor, fakes: Sequence[torch.Tensor]) -> bool:
         """Return whether a result is an ordinary tensor in its own memory, whose sizes are computed from those of the arguments."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from framejit.errors import UserFrame
@@ -23,6 +23,13 @@ class RunningTrace(VM, Protocol):
     def met(self, value: object) -> Object | None:
         """The Object of a mutable value from outside, if the trace has met it."""
 
+    def shared_values(self) -> list[Object]:
+        """Every value from outside that is mutable or compared by identity and that the trace has met."""
+
+    def meet_in_copy(self, values: Sequence[Object], inputs: Sequence[Object]) -> None:
+        """Note values from outside that are mutable or compared by identity, and that a call which was copied would have met; and the inputs of the graph that
+        were made for it."""
+
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
 
@@ -35,6 +42,9 @@ class RunningTrace(VM, Protocol):
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has read, including those that were read before."""
 
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
+        """The result of `run`, and whether it has read one of these values from outside."""
+
     def rest_on(self, guard: Guard) -> None:
         """Add a guard that was made elsewhere."""
 
@@ -43,6 +53,13 @@ class RunningTrace(VM, Protocol):
 
     def is_in_loop(self) -> bool:
         """Return whether a loop of the program may run the current instruction again in the same trace."""
+
+    @property
+    def lookups(self) -> object:
+        """What the trace has found in classes, for those whose attributes it has looked up."""
+
+    def has_handler(self) -> bool:
+        """Return whether the program has a handler for what an operation here raises."""
 
     def note_handlers(self) -> bool:
         """Note that an operation enters the graph at this instruction. Returns whether the program has a handler for what the operation raises."""

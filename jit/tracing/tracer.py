@@ -107,6 +107,7 @@ class Tracer:
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
+        self.graph.copies_calls = config.copy_repeated and not changing and not dynamic.all and not dynamic.varying
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.answers = Answers(self.trail, withheld, self.user_stack)
@@ -124,6 +125,7 @@ class Tracer:
         """The frame that `next_with_end` runs in."""
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
+        self._met_in_copies: tuple[Object, ...] = ()
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
@@ -279,10 +281,14 @@ class Tracer:
     def note_handlers(self) -> bool:
         """An operation enters the graph, whose exceptions come late. Return whether the program has a handler for these, or
         can see where they are raised, because the exception being handled there becomes their context."""
-        found = meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
+        found = self.has_handler()
         if found and not self.handled:
             self.trail.set(self, "handled", True)
         return found
+
+    def has_handler(self) -> bool:
+        """Return whether the program has a handler for what is raised here, or can see where it is raised, as in `note_handlers`."""
+        return meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
 
     def call_sources(self) -> list[Source]:
         """The sources of the function and of its argument slots, with which it can be called again."""
@@ -524,6 +530,27 @@ class Tracer:
             else:
                 self.observe = around  # type: ignore[method-assign]
 
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
+        """The result of `run`, and whether it has observed one of these values, even if not for the first time."""
+        seen = False
+        watched, observe, around = frozenset(map(id, values)), self.observe, vars(self).get("observe")
+
+        def noted(obj: Object) -> Object:
+            nonlocal seen
+            real = observe(obj)
+            if id(real) in watched:
+                seen = True
+            return real
+
+        self.observe = noted  # type: ignore[method-assign]  # as in `noting_looks`
+        try:
+            return run(), seen
+        finally:
+            if around is None:
+                del self.observe
+            else:
+                self.observe = around  # type: ignore[method-assign]
+
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""
         if not classes.known_by_identity(type(value)):
@@ -576,8 +603,14 @@ class Tracer:
         return build.from_real(self, value)
 
     def shared_values(self) -> list[Object]:
-        """Every value from outside that is mutable or compared by identity and has been observed."""
-        return list(self._shared.values())
+        """Every value from outside that is mutable or compared by identity and has been observed, or would have been if a call hadn't been copied."""
+        return [*self._shared.values(), *self._met_in_copies]
+
+    def meet_in_copy(self, values: Sequence[Object], inputs: Sequence[Object]) -> None:
+        for obj in inputs:
+            self._shared[id(obj.value)] = obj
+            self.trail.learned(self, self._shared.pop, id(obj.value))
+        self.trail.set(self, "_met_in_copies", (*self._met_in_copies, *values))
 
     def met(self, value: object) -> Object | None:
         return self._shared.get(id(value))

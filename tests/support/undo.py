@@ -41,7 +41,7 @@ FREE = {
     AutogradNode: {"_graph"},
     Wrappers: {"_graph"},
     Scope: {"manager"},  # entered again
-    Effects: {"_tracer"},
+    Effects: {"_tracer", "number"},
     DictObject: {"plain_keys"},  # computed once, for the program's own dict
 }
 """Fields that needn't be the same afterwards."""

@@ -6,7 +6,9 @@ torch's own function is traced instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,6 +25,15 @@ from framejit.objects.types.numbereddict import go_by_place
 TENSOR_SPACES = ("_parameters", "_buffers", "_modules")
 INSTANCE_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+
+AroundCall = Callable[[Any, Object, Sequence[Object], dict[str, Object], Callable[[], Object]], Object]
+AROUND_CALLS: list[AroundCall] = []
+
+
+def around_calls(function: AroundCall) -> AroundCall:
+    """Register `function(vm, module, args, kwargs, trace)`, which is called in the place of each module, and gives the result; `trace()` traces the call."""
+    AROUND_CALLS.append(function)
+    return function
 
 
 def space(vm: VM, self: Object, name: str) -> DictObject | None:
@@ -100,7 +111,10 @@ def has_hooks(vm: VM, self: Object) -> bool:
 @models(nn.Module._wrapped_call_impl, delivers=True)
 def module_call(vm: VM, delivery: Delivery | None, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Call a module. One that was compiled in place calls its compiled form, which is traced through."""
-    return forward_to(vm, self, "_call_impl", args, kwargs, delivery)
+    trace = partial(forward_to, vm, self, "_call_impl", args, kwargs, delivery)
+    for around in AROUND_CALLS:
+        trace = partial(around, vm, self, args, kwargs, trace)
+    return trace()
 
 
 @models(nn.Module._call_impl, delivers=True)

@@ -13,7 +13,7 @@ tensors, constants and values from outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.fake import version_of
 from framejit.graph.inner import likeness
 from framejit.guards.kinds import Guard, TensorMatch, TypeIs, exact_key
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, Pinned, Source
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph
 from framejit.objects.core.object import Object, settle
 from framejit.objects.numbers.numberobject import NumberObject
@@ -197,6 +197,18 @@ def found_at(vm: TorchVM, operand: TensorObject, places: dict[Source, Source], v
     return found
 
 
+def on_the_way(sources: Iterable[Source | None]) -> set[Source]:
+    """The paths that these lead through. Code that looks at what is there may reach the values at the ends on another way than by its arguments."""
+    found: set[Source] = set()
+    for source in sources:
+        base = None if source is None else source.base
+        while base is not None and base.base is not None and base not in found:
+            if not isinstance(base, Pinned):
+                found.add(base)
+            base = base.base
+    return found
+
+
 def below(source: Source | None, places: set[Source]) -> bool:
     """Return whether a path goes through one of these."""
     while source is not None and source not in places:
@@ -220,6 +232,7 @@ def note_region(
         or any(not isinstance(guard, (TensorMatch, TypeIs)) for guard in guards_below(vm, at_tensors))
         or has_changes(vm)
         or not all(is_plain(settle(obj)) for obj in looked_at)
+        or not on_the_way(arg.source for arg in call.sourced()).isdisjoint(settle(obj).source for obj in looked_at)
         or any(not isinstance(result, TensorObject) and (type(result) is not ConstObject or result.source is not None) for result in traced.leaves)
     ):
         return

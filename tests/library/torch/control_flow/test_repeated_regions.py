@@ -273,3 +273,29 @@ def test_side_effects_between(traced: list[Any]) -> None:
         torch.testing.assert_close(framejit.compile(program, backend="aot_eager")(x), program(x))
     assert GLOBAL == {"scale": 1.0}
     assert len(traced) == 2
+
+
+STACKS: list[Any] = []
+
+
+class UsesFirst(Layer):
+    """Uses the first layer's buffer, whichever layer it is."""
+
+    @torch.compiler.nested_compile_region
+    def forward(self, x: Any, tables: Any, double: bool = False) -> Any:
+        return self.first(x) * STACKS[0].layers[0].offset
+
+
+@pytest.mark.parametrize("by_global", [False, True])
+def test_a_region_that_reaches_another_ones_module(traced: list[Any], by_global: bool) -> None:
+    framejit.reset()
+    stack = Stack()
+    stack.layers = nn.ModuleList(UsesFirst() for _ in range(3))
+    STACKS[:] = [stack]
+    for index, layer in enumerate(stack.layers):
+        layer.offset *= index + 2
+    compiled = framejit.compile((lambda x: STACKS[0](x)) if by_global else stack, backend="aot_eager")
+    with torch.no_grad():
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(compiled(x), stack(x))
+    assert len(traced) == 3

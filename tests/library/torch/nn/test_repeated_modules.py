@@ -1,0 +1,759 @@
+"""Modules that are called alike are traced once: graphs, guards and results are those that tracing each of them gives."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import close
+from copies import guard_row, is_about_own_object, looks, texts
+from torch import fx, nn
+
+import framejit
+from framejit import config
+from framejit.compiler import entry_spec
+from framejit.library.torch.nn import repeated_modules
+from tools.libraries import transformers
+
+WIDTH = 8
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the modules whose calls have been copied."""
+    found: list[str] = []
+    original = repeated_modules.copied
+
+    def noting(vm: Any, call: Any, recording: Any, module: Any, tensors: Any) -> Any:
+        result = original(vm, call, recording, module, tensors)
+        if result is not None and module.source.describe() not in found[-1:]:  # with --undo, calls are repeated
+            found.append(module.source.describe())
+        return result
+
+    monkeypatch.setattr(repeated_modules, "copied", noting)
+    return found
+
+
+class Compiled:
+    """A program compiled for one call. `graphs`, `names`, `guards`, `inputs`: all that was made, as rows; `outcome`: the result, and gradients."""
+
+    def __init__(self, model: nn.Module, args: Any, kwargs: Any, copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.graphs: list[Any] = []
+        self.names: list[Any] = []
+        self.guards: list[Any] = []
+        self.inputs: list[Any] = []
+        framejit.reset()
+        build = entry_spec.build
+
+        def noting(guards: Any, inputs: Any, captures: Any) -> Any:
+            built = build(guards, inputs, captures)
+            self.guards += sorted((guard_row(guard) for guard in built.guards if not is_about_own_object(guard)), key=str)
+            self.inputs += [source.describe() for source in (*inputs, *captures)]
+            return built
+
+        with monkeypatch.context() as patch, config.replace(copy_repeated=copies):
+            patch.setattr(entry_spec, "build", noting)
+            compiled = framejit.compile(model, backend=self.backend, fullgraph=True)
+            self.outcome = outcome(compiled, model, args, kwargs)
+
+    def backend(self, gm: Any, inputs: Any) -> Any:
+        numbers = {node: number for number, node in enumerate(gm.graph.nodes)}
+        self.graphs.append([node_row(node, numbers) for node in gm.graph.nodes])
+        self.names.append([node.name for node in gm.graph.nodes])
+        return gm
+
+
+def node_row(node: fx.Node, numbers: dict[fx.Node, int]) -> Any:
+    args = str(fx.map_arg((node.args, node.kwargs), lambda used: f"node {numbers[used]}"))
+    return node.op, str(node.target) if node.op != "placeholder" else "", args, looks(node), texts(node), len(node.meta.get("source_fn_stack", ()))
+
+
+def outcome(run: Callable[..., Any], model: nn.Module, args: Any, kwargs: Any) -> Any:
+    torch.manual_seed(0)
+    model.zero_grad()
+    result = run(*args, **kwargs)
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "keys") else result) if isinstance(leaf, torch.Tensor)]
+    if any(tensor.requires_grad for tensor in tensors):
+        sum(tensor.float().sum() for tensor in tensors if tensor.requires_grad).backward()
+    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    return [tensor.detach().clone() for tensor in tensors], [None if p.grad is None else p.grad.clone() for p in model.parameters()], state
+
+
+Same = Callable[..., None]
+
+
+@pytest.fixture
+def same(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Same:
+    """A function that compiles a model twice, with and without copying, and compares all that was made, and results with eager."""
+
+    def same_with_and_without(model: nn.Module, *args: Any, **kwargs: Any) -> None:
+        models = [copy.deepcopy(model) for _ in range(3)]  # a call may change it
+        expected = outcome(models[0], models[0], args, kwargs)
+        each = Compiled(models[1], args, kwargs, False, monkeypatch)
+        once = Compiled(models[2], args, kwargs, True, monkeypatch)
+        assert once.graphs == each.graphs
+        assert once.guards == each.guards
+        assert once.inputs == each.inputs
+        if not request.config.getoption("--undo") and not request.config.getoption("--copies"):
+            assert once.names == each.names  # nodes that are undone use up names
+        close(once.outcome, expected)
+
+    return same_with_and_without
+
+
+class Inner(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.linear(x))
+
+
+class Layer(nn.Module):
+    """A layer that reads attributes, constants, a buffer and an object that all layers share."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.first, self.second, self.norm, self.drop = Inner(), Inner(), nn.LayerNorm(WIDTH), nn.Dropout(0.3)
+        self.scale, self.settings, self.names, self.index = 0.5, settings, ["a", "b"], 0
+        self.register_buffer("offset", torch.ones(WIDTH))
+
+    def forward(self, x: Any, mask: Any = None, tables: Any = (), more: int = 0) -> Any:
+        for table in tables:
+            x = x * table
+        y = self.first(x) + self.second(x)
+        if self.settings["double"]:
+            y = y * 2
+        if hasattr(self, "extra"):
+            y = y + self.extra
+        y = self.drop(self.norm(y * self.scale + self.offset)) * len(self.names) + more
+        return y if mask is None else y * mask
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: int = 4, cls: Callable[[dict[str, Any]], nn.Module] = Layer) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.settings, self.start = {"double": True}, nn.Parameter(torch.ones(WIDTH))
+        self.layers = nn.ModuleList(cls(self.settings) for _ in range(layers))
+
+    def call(self, layer: nn.Module, x: Any) -> Any:
+        return layer(x)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for layer in self.layers:
+            x = self.call(layer, x)
+        return x
+
+
+def paths(*indices: int) -> list[str]:
+    return [f"self.layers[{index}]" for index in indices]
+
+
+def x() -> torch.Tensor:
+    return torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_that_are_alike(copied: list[str], same: Same, training: bool) -> None:
+    same(Stack().train(training), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_arguments_of_many_kinds(copied: list[str], same: Same) -> None:
+    class Called(Stack):
+        def forward(self, x: Any, mask: Any, number: int) -> Any:
+            x, tables = x + self.start, (x.sin(), x.cos())
+            for layer in self.layers:
+                x = layer(x, mask, tables=tables, more=number)
+            return x
+
+    same(Called().eval(), x(), torch.ones(WIDTH), 3)
+    assert copied == paths(1, 2, 3)
+
+
+def test_results_in_a_tuple(copied: list[str], same: Same) -> None:
+    class Pair(Layer):
+        def forward(self, x: Any, **kwargs: Any) -> Any:
+            first, second = self.first(x).chunk(2, -1)
+            return torch.cat([second, first], -1), None, (x, self.second(first.repeat(1, 2)))
+
+    class Called(Stack):
+        def forward(self, x: Any) -> Any:
+            x, found = x + self.start, []
+            for layer in self.layers:
+                x, nothing, (before, other) = layer(x)
+                found += [before, other] if nothing is None else []
+            return x, *found
+
+    same(Called(cls=Pair), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_layers_in_a_sequential_inside_layers(copied: list[str], same: Same) -> None:
+    model = nn.Sequential(*[nn.Sequential(*[Layer({"double": False}) for _ in range(3)]) for _ in range(3)])
+    same(model, x())
+    assert copied == ["self[0][2]", "self[1][0]", "self[1][1]", "self[1][2]", "self[2]"]  # the argument of self[0] is from outside
+
+
+def test_two_kinds_of_layers_in_turn(copied: list[str], same: Same) -> None:
+    model = Stack(6)
+    for index in (1, 3, 5):
+        model.layers[index].scale = 0.25
+    same(model, x())
+    assert list(dict.fromkeys(path for path in copied if path.endswith("]"))) == paths(2, 3, 4, 5)
+
+
+def change_scale(model: Any) -> None:
+    model.layers[2].scale = 0.75
+
+
+def change_type(model: Any) -> None:
+    model.layers[2].scale = 1
+
+
+def change_list(model: Any) -> None:
+    model.layers[2].names.append("c")
+
+
+def change_settings(model: Any) -> None:
+    model.layers[2].settings = {"double": False}
+
+
+def equal_settings(model: Any) -> None:
+    model.layers[2].settings = {"double": True}
+
+
+def add_attribute(model: Any) -> None:
+    model.layers[2].extra = 1.5
+
+
+def add_hook(model: Any) -> None:
+    model.layers[2].register_forward_hook(lambda module, args, result: result * 3)
+
+
+def add_inner_hook(model: Any) -> None:
+    model.layers[2].first.register_forward_pre_hook(lambda module, args: (args[0] * 3,))
+
+
+def switch_mode(model: Any) -> None:
+    model.layers[2].drop.eval()
+
+
+def tie_inside(model: Any) -> None:
+    model.layers[2].second.linear.weight = model.layers[2].first.linear.weight
+
+
+def tie_layers(model: Any) -> None:
+    model.layers[2].first.linear.weight = model.layers[1].first.linear.weight
+
+
+def tie_all(model: Any) -> None:
+    for layer in model.layers:
+        layer.first = model.layers[0].first
+
+
+def repeat_layer(model: Any) -> None:
+    model.layers[2] = model.layers[0]
+
+
+def freeze(model: Any) -> None:
+    model.layers[2].norm.weight.requires_grad_(False)
+
+
+def drop_bias(model: Any) -> None:
+    model.layers[2].first.linear.bias = None
+
+
+def transpose(model: Any) -> None:
+    model.layers[2].first.linear.weight = nn.Parameter(model.layers[2].first.linear.weight.detach().clone().t())
+
+
+def own_class(model: Any) -> None:
+    class Special(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + 1
+
+    model.layers[2].second.linear = Special(WIDTH, WIDTH)
+
+
+def own_forward(model: Any) -> None:
+    layer = model.layers[2]
+    layer.forward = lambda x: type(layer).forward(layer, x) + 1
+
+
+CHANGES = {
+    change: alike for change, alike in (
+        (change_scale, False), (change_type, False), (change_list, False), (change_settings, False), (equal_settings, True), (add_attribute, False),
+        (add_hook, False), (add_inner_hook, False), (switch_mode, False), (tie_inside, False), (tie_layers, False), (tie_all, True), (repeat_layer, False),
+        (freeze, False), (drop_bias, False), (transpose, False), (own_class, False), (own_forward, False),
+    )
+}  # fmt: skip
+"""Ways in which the third of four layers may be another; whether it is copied all the same."""
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_layer_that_differs_is_traced(copied: list[str], same: Same, change: Callable[[Any], None]) -> None:
+    model = Stack()
+    change(model)
+    same(model, x())
+    assert ("self.layers[2]" in copied) == CHANGES[change]
+    assert "self.layers[1]" in copied or change in (tie_all,)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_copied_layer_that_changes_later(copied: list[str], change: Callable[[Any], None]) -> None:
+    model = Stack().eval()
+    compiled = framejit.compile(model, backend="eager")
+    with torch.no_grad():
+        close(compiled(x()), model(x()))
+        assert copied == paths(1, 2, 3)
+        change(model)
+        close(compiled(x()), model(x()))
+
+
+# State that the program changes between calls and inside of them.
+
+
+class Counting(Inner):
+    """Counts its calls in an object of the program's."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings, self.others = settings, nn.ModuleList([nn.Linear(WIDTH, WIDTH)])
+
+    def forward(self, x: Any) -> Any:
+        for other in self.others:
+            x = other(x).sin().cos() + 1
+        return super().forward(x) * self.settings.get("count", 1)
+
+
+class CountsInside(Counting):
+    def forward(self, x: Any) -> Any:
+        self.settings["count"] = self.settings.get("count", 0) + 1
+        return super().forward(x)
+
+
+class AppendsInside(Counting):
+    def forward(self, x: Any) -> Any:
+        x = super().forward(x)
+        self.settings.setdefault("seen", []).append(x)
+        return x
+
+
+class CountsBetween(Stack):
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for layer in self.layers:
+            self.settings["count"] = self.settings.get("count", 0) + 1
+            x = layer(x)
+        return x
+
+
+class ChangesBefore(Stack):
+    """What it changes stays as it is while the layers are called."""
+
+    def forward(self, x: Any) -> Any:
+        self.settings["count"], x = 3, x + self.start
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class FillsListBetween(Stack):
+    """The list is the trace's own, and reached from outside: no effect is announced when it grows."""
+
+    def forward(self, x: Any) -> Any:
+        self.settings["seen"], x = [], x + self.start
+        for layer in self.layers:
+            self.settings["seen"].append(len(self.settings["seen"]))
+            x = layer(x) + sum(self.settings["seen"])
+        return x
+
+
+class ReadsList(Counting):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * (1 + len(self.settings.get("seen", ())))
+
+
+class ChangesFirstLayer(Stack):
+    def forward(self, x: Any) -> Any:
+        self.layers[0].scale, x = 2.0, x + self.start
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("stack", "cls", "expected"), [
+        (Stack, CountsInside, ()), (Stack, AppendsInside, ()), (CountsBetween, Counting, ()), (ChangesBefore, Counting, (1, 2, 3)),
+        (FillsListBetween, ReadsList, ()), (FillsListBetween, Counting, ()), (ChangesFirstLayer, Layer, (2, 3)),
+    ],
+)  # fmt: skip
+def test_state_that_the_program_changes(copied: list[str], same: Same, stack: type[Stack], cls: type[nn.Module], expected: tuple[int, ...]) -> None:
+    model = stack(cls=cls).eval()
+    same(model, x())
+    assert [path for path in copied if path.endswith("]")] == paths(*expected)
+    eager = stack(cls=cls).eval()
+    again = framejit.compile(stack(cls=cls).eval(), backend="eager")
+    for _ in range(3):
+        close(again(x()), eager(x()))
+
+
+def test_a_change_of_what_a_copied_layer_read(copied: list[str]) -> None:
+    """An object that was changed before, and that a copied layer could share in another call."""
+    model = ChangesBefore(cls=Counting).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    assert copied == paths(1, 2, 3)
+    for layer in model.layers:
+        layer.settings = {"count": 5}
+    close(compiled(x()), model(x()))
+    model.layers[2].settings = model.settings
+    close(compiled(x()), model(x()))
+
+
+class Normalised(nn.Module):
+    """Changes its buffers in training."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu_(self.norm(self.linear(x) * 2))
+
+
+class Evaluated(Normalised):
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.norm(self.linear(x) * 2))
+
+
+@pytest.mark.parametrize(
+    ("cls", "training", "copies"), [(Normalised, True, False), (Normalised, False, False), (Evaluated, True, False), (Evaluated, False, True)]
+)
+def test_changes_in_place(copied: list[str], same: Same, cls: type[nn.Module], training: bool, copies: bool) -> None:
+    same(Stack(cls=cls).train(training), x())
+    assert bool(copied) == copies
+
+
+class Cached(Inner):
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.settings, self.after = settings, Inner()
+
+    def forward(self, x: Any, cache: Any) -> Any:
+        cache.append(x)
+        x = super().forward(x) + cache[0]
+        return self.after(x.sin().cos() + len(cache))
+
+
+class WithCache(Stack):
+    def forward(self, x: Any) -> Any:
+        x, cache = x + self.start, []
+        for layer in self.layers:
+            x = layer(x, cache)
+        return x, *cache
+
+
+def test_a_cache_that_is_passed_along(copied: list[str], same: Same) -> None:
+    same(WithCache(cls=Cached), x())
+    assert not [path for path in copied if path.endswith("]")]
+
+
+class Indexed(Layer):
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * (1 + self.index)
+
+
+def test_an_index_that_is_used(copied: list[str], same: Same) -> None:
+    model = Stack(cls=Indexed)
+    for index, layer in enumerate(model.layers):
+        layer.index = index
+    same(model, x())
+    assert not [path for path in copied if path.endswith("]")]
+
+
+def test_an_index_that_is_not_used(copied: list[str], same: Same) -> None:
+    model = Stack()
+    for index, layer in enumerate(model.layers):
+        layer.index = index
+    same(model, x())
+    assert copied == paths(1, 2, 3)
+
+
+class Related(Layer):
+    """Uses the first layer's buffer, whichever layer it is."""
+
+    model: Any = None
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) * self.of_model()[0].layers[0].offset
+
+    def of_model(self) -> Any:
+        return self.settings["model"]
+
+
+class RelatedByGlobal(Related):
+    def of_model(self) -> Any:
+        return MODELS
+
+
+class RelatedByArgument(Related):
+    def forward(self, x: Any, model: Any) -> Any:
+        return Layer.forward(self, x) * model.layers[0].offset
+
+
+class GivesItself(Stack):
+    def call(self, layer: nn.Module, x: Any) -> Any:
+        return layer(x, self)
+
+
+MODELS: list[Any] = []
+
+
+@pytest.mark.parametrize(("stack", "cls"), [(Stack, Related), (Stack, RelatedByGlobal), (GivesItself, RelatedByArgument)])
+@pytest.mark.parametrize("by_global", [False, True])
+def test_layers_that_reach_another_one(copied: list[str], stack: type[Stack], cls: type[nn.Module], by_global: bool) -> None:
+    model = stack(cls=cls).eval()
+    MODELS[:] = [model]
+    for index, layer in enumerate(model.layers):
+        layer.settings = {"double": True, "model": MODELS}
+        layer.offset *= index + 2
+    run = (lambda given: MODELS[0](given)) if by_global else model
+    compiled = framejit.compile(run, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        close(compiled(x()), model(x()))
+        model.layers[0].offset += 1
+        close(compiled(x()), model(x()))
+    assert not [path for path in copied if path.endswith("]")]
+
+
+class Table(nn.Module):
+    """All layers use one table, which may be changed in place between them."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.inner, self.settings = Inner(), settings
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x).sin() * self.settings["table"].sum(-1).reshape(-1)
+
+
+class ChangesTable(Stack):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(cls=Table, **kwargs)
+        self.settings["table"] = torch.ones(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        x = x + self.start
+        for index, layer in enumerate(self.layers):
+            x = layer(x)
+            if index == 1:
+                self.change(self.settings["table"])
+        return x
+
+    def change(self, table: Any) -> None:
+        table.add_(1)
+
+
+class TurnsTable(ChangesTable):
+    def change(self, table: Any) -> None:
+        table.unsqueeze_(0)
+
+
+class LeavesTable(ChangesTable):
+    def change(self, table: Any) -> None:
+        table + 1
+
+
+@pytest.mark.parametrize(("stack", "expected"), [(ChangesTable, ()), (TurnsTable, ()), (LeavesTable, (2, 3))])
+def test_a_tensor_from_outside_that_is_changed_in_place(copied: list[str], stack: type[ChangesTable], expected: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model, other = stack().eval(), stack().eval()
+    other.load_state_dict(model.state_dict())
+    compiled = framejit.compile(model, backend="eager")
+    with torch.no_grad():
+        close(compiled(x()), other(x()))
+    close(model.settings["table"], other.settings["table"])
+    assert [path for path in copied if path.endswith("]")] == paths(*expected)  # the first call meets the table
+
+
+def test_constants_among_the_arguments(copied: list[str], same: Same) -> None:
+    class Numbered(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for index, layer in enumerate(self.layers):
+                x = layer(x, more=index // 2)
+            return x
+
+    same(Numbered().eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(1, 3)
+
+
+def test_an_argument_inside_the_module(copied: list[str], same: Same) -> None:
+    class Given(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers:
+                x = layer(x, self.layers[1].offset)
+            return x
+
+    same(Given().eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(2, 3)
+
+
+def test_arguments_that_look_different(copied: list[str], same: Same) -> None:
+    class Turned(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers:
+                y = layer(x)
+                x = y.t() if layer.index == 1 else y
+            return x
+
+    model = Turned().eval()
+    model.layers[1].index = 1
+    same(model, torch.randn(WIDTH, WIDTH))
+    assert [path for path in copied if path.endswith("]")] == paths(1, 3)
+
+
+def test_modes_around_calls(copied: list[str], same: Same) -> None:
+    class Moded(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for index, layer in enumerate(self.layers):
+                with torch.set_grad_enabled(index > 2):
+                    x = layer(x)
+            return x
+
+    same(Moded(6).eval(), x())
+    assert [path for path in copied if path.endswith("]")] == paths(2, 5)  # the arguments of layers[0] and of layers[4] on require a gradient
+
+
+def test_calls_under_a_handler(copied: list[str], same: Same) -> None:
+    class Handled(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            try:
+                for layer in self.layers:
+                    x = layer(x)
+            except ValueError:
+                return x
+            return x
+
+    same(Handled().eval(), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_a_break_after_copied_calls(copied: list[str]) -> None:
+    class Breaking(Stack):
+        def forward(self, x: Any) -> Any:
+            x = x + self.start
+            for layer in self.layers[:3]:
+                x = layer(x)
+            framejit.graph_break()
+            for layer in self.layers[3:]:
+                x = layer(x)
+            return x
+
+    model = Breaking(7).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    assert copied[:2] == paths(1, 2)
+    assert copied[-1].endswith(".layers[6]")
+    close(compiled(x()), model(x()))
+
+
+def test_a_break_inside_layers(copied: list[str]) -> None:
+    class Broken(Layer):
+        def forward(self, x: Any) -> Any:
+            x = super().forward(x)
+            framejit.graph_break()
+            return super().forward(x)
+
+    model = Stack(cls=Broken).eval()
+    compiled = framejit.compile(model, backend="eager")
+    close(compiled(x()), model(x()))
+    close(compiled(x()), model(x()))
+    assert not [path for path in copied if path in paths(0, 1, 2, 3)]
+
+
+def test_random_numbers_are_drawn_in_each_layer(copied: list[str], same: Same) -> None:
+    class Noisy(Layer):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + torch.rand_like(x) * torch.randn(WIDTH)
+
+    same(Stack(cls=Noisy).train(), x())
+    assert copied == paths(1, 2, 3)
+
+
+def test_sizes_that_vary(copied: list[str]) -> None:
+    model = Stack().eval()
+    compiled = framejit.compile(model, backend="eager")
+    for rows in (3, 4, 5, 6):
+        given = torch.randn(rows, WIDTH)
+        close(compiled(given), model(given))
+    assert copied == paths(1, 2, 3)  # of the first call
+
+
+def test_the_option_turns_copying_off(copied: list[str]) -> None:
+    model = Stack().eval()
+    with config.replace(copy_repeated=False):
+        close(framejit.compile(model, backend="eager")(x()), model(x()))
+    assert not copied
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_with_backends_that_differentiate(copied: list[str], backend: str) -> None:
+    model = Stack(3).eval()
+    compiled = framejit.compile(model, backend=backend, fullgraph=True)
+    expected = outcome(model, model, (x(),), {})
+    close(outcome(compiled, model, (x(),), {}), expected, 1e-5)
+    assert copied == paths(1, 2)
+
+
+def test_models_of_torch(copied: list[str], same: Same) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.TransformerEncoder(layer, 4, enable_nested_tensor=False))
+    same(model.train(), torch.randn(2, 5, WIDTH))
+    assert [path for path in copied if path.endswith("]")] == [f"self[1].layers[{index}]" for index in (2, 3)]  # the argument of the first is a view
+
+
+def test_nothing_of_a_trace_is_kept(copied: list[str]) -> None:
+    """What was recorded, which has the modules' tensors, goes when the trace ends, without the garbage collector."""
+    framejit.reset()
+    model = Stack().eval()
+    kept = [weakref.ref(layer.norm.weight) for layer in model.layers]
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = framejit.compile(model, backend="eager")
+        with torch.no_grad():
+            compiled(x())
+        assert copied == paths(1, 2, 3)
+        del compiled, model
+        assert [ref() for ref in kept] == [None] * 4
+    finally:
+        gc.enable()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", ["Bert", "Llama", "Qwen3", "ViT"])
+def test_models_of_transformers(copied: list[str], same: Same, name: str, training: bool) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 4}
+    more = {"ViT": {"image_size": 8, "patch_size": 4}, "Bert": {"vocab_size": 50}}.get(name, {"vocab_size": 50, "num_key_value_heads": 2, "head_dim": 8})
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes, **more)).train(training)
+    given = {"pixel_values": torch.randn(2, 3, 8, 8)} if name == "ViT" else {"input_ids": torch.randint(1, 50, (2, 7)), "attention_mask": torch.ones(2, 7)}
+    same(model, **given, **({"use_cache": False} if name in ("Llama", "Qwen3") else {}))
+    assert len({path for path in copied if path.endswith("]")}) >= 2
