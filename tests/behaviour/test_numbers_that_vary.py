@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from agreement import Comparison
@@ -19,9 +21,13 @@ SIGNED = (-2, 3, -4, 5, 6, -7)
 FRACTIONS = (0.3, 0.4, 0.5, 0.6, 0.75, 0.81)
 FLOATS = (1.5, 2.25, 3.7, 4.5, 5.9, -6.1)
 PAIRS = ((0.1, 0.2), (0.3, 0.4), (0.5, 0.6), (0.2, 0.9), (0.7, 0.8), (0.11, 0.12))
+NUMPY_INTS, NUMPY_FLOATS, NUMPY_SHORT = tuple(map(np.int64, INTS)), tuple(map(np.float64, FRACTIONS)), tuple(map(np.float32, FRACTIONS))
 CROSSED = ((0.1, 0.2), (0.4, 0.3), (0.5, 0.6), (0.9, 0.2), (0.7, 0.8), (0.11, 0.12))
 STRANGE: dict[type, tuple[Any, ...]] = {
     int: (0, 1, -1, 2, -3, 64, 1000, 2**31, -(2**53) - 1, 2**62, 2**63, -(2**70)),
+    np.int64: tuple(map(np.int64, (0, 1, -1, 64, 2**53 + 1, 2**62, 2**63 - 1, -(2**63)))),
+    np.float64: tuple(map(np.float64, (0.0, -0.0, 1.0, -0.5, 1e-320, 1e308, math.inf, -math.inf, math.nan))),
+    np.float32: tuple(map(np.float32, (0.0, -0.0, 1e-40, math.inf, math.nan))),
     float: (0.0, -0.0, 1.0, -0.5, 2.5, 1e-320, 1e300, -1e300, 2.0**63, math.inf, -math.inf, math.nan),
 }
 
@@ -63,6 +69,14 @@ PROGRAMS: dict[str, tuple[tuple[Any, ...], Program]] = {
     "returned comparison of a float": (FRACTIONS, lambda x, t: (x * t, t > 0.5)),
     "returned comparison of two floats": (CROSSED, lambda x, pair: (x * pair[0], pair[0] < pair[1])),
     "stored comparison of a computed float": (FRACTIONS, lambda x, t: {"y": x * t, "late": t * 2 - t**2 > 0.8}),
+    "NumPy's int": (NUMPY_INTS, lambda x, n: x[:n] * n),
+    "NumPy's int in arithmetic": (NUMPY_INTS, lambda x, n: x * (n + 1) / (2 * n)),
+    "NumPy's int that is returned": (NUMPY_INTS, lambda x, n: (x * n, n * 2, n / 3, n - 0.5)),
+    "NumPy's float": (NUMPY_FLOATS, lambda x, t: x * (1 - t) + x**t),
+    "NumPy's float that is returned": (NUMPY_FLOATS, lambda x, t: (x * t, t + 1, 2.5 / t)),
+    "branch on NumPy's float": (NUMPY_FLOATS, lambda x, t: x * 2 if 0.1 < t else x),
+    "conversions of NumPy's numbers": (NUMPY_FLOATS, lambda x, t: x * int(t * 10) * float(t) + t.item() + math.sqrt(t)),
+    "NumPy's short float": (NUMPY_SHORT, lambda x, t: x * t if t else x),
 }
 
 
@@ -96,6 +110,7 @@ def test_two_compilations(name: str, backend: str) -> None:
 def test_strange_numbers(name: str) -> None:
     """Numbers that are no ordinary ones are compiled again, or fail as in eager."""
     values, program = PROGRAMS[name]
+    warnings.simplefilter("ignore")  # NumPy's, of overflows
     strange = [value for value in STRANGE[type(values[0])] if "power" not in name or abs(value) < 2000 or type(value) is float]
     if name == "shifted":
         strange = [value for value in strange if value < 64]

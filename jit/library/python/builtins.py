@@ -28,11 +28,10 @@ from framejit.objects.core.object import (
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers import unbackednumber
 from framejit.objects.numbers.numberobject import (
-    ComparedNumbers,
-    as_number,
     converted,
     extreme_of,
     magnitude,
+    plain_number,
     quotient_and_remainder,
     rounded,
     rounded_to,
@@ -362,7 +361,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         vm.unsupported(breaks.UnsupportedCall("int() of a text that may have more digits than the process allows"))
     if base is not None:
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
-    obj = as_number(vm, obj) if isinstance(obj, ComparedNumbers) else obj
+    obj = plain_number(vm, obj) or obj
     if obj.cls is int:
         return obj
     symbolic = converted(vm, "int", obj) or unbackednumber.converted(vm, int, obj) or rounded(vm, "int", obj)
@@ -388,6 +387,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     if obj is None:
         return vm.const(0.0)
     obj = vm.observe(obj)
+    obj = plain_number(vm, obj) or obj
     if obj.cls is float:
         return obj
     symbolic = converted(vm, "float", obj) or unbackednumber.converted(vm, float, obj)

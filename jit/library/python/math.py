@@ -12,7 +12,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Object, call_special, fold
 from framejit.objects.core.registry import models, pure
-from framejit.objects.numbers.numberobject import NumberObject, by_formula, converted, deferred, is_sure, rounded
+from framejit.objects.numbers.numberobject import NumberObject, by_formula, converted, deferred, is_sure, plain_number, rounded
 from framejit.objects.numbers.pythonnumbers import OF_ONE
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, as_tensor, checked
 from framejit.objects.tensors.tensorobject import TensorObject
@@ -37,6 +37,7 @@ def of_one_number(name: str) -> None:
 
     def model(vm: VM, x: Object, *others: Object) -> Object:
         x = vm.observe(x)
+        x = plain_number(vm, x) or x
         symbolic = None if others else converted(vm, f"math.{name}", x) or checked(vm, f"math.{name}", [x], float)
         return symbolic or fold(vm, function, x.as_real(vm), *[other.as_real(vm) for other in others])
 

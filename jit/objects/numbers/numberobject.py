@@ -231,6 +231,10 @@ class ComparedNumbers(Deferred):
         number = self if other.cls is bool else as_number(vm, self)
         return number.binary_op(vm, symbol, other, reflected) if isinstance(number, NumberObject) else super().binary_op(vm, symbol, other, reflected)
 
+    def plain_number(self, vm: VM) -> Object | None:
+        number = as_number(vm, self)
+        return number if isinstance(number, NumberObject) else None
+
     def compute(self, cg: Codegen) -> None:
         cg.call_const(COMPARISONS[self.symbol], 2)
 
@@ -241,6 +245,11 @@ def as_number(vm: VM, obj: Object) -> Object:
         made = DeferredNumber(f"int({obj.symbol})", obj.operands, int(obj.value))
         return obj if made.symbol(vm) is None else made
     return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else obj
+
+
+def plain_number(vm: VM, obj: Object) -> Object | None:
+    """The symbolic number of Python that `int()`, `float()` and functions of C take a scalar of NumPy, or a truth value, for; None for other values."""
+    return obj.plain_number(vm) if isinstance(obj, ConstObject) else None
 
 
 def depth_of(number: NumberObject) -> int:
