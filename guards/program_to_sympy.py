@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 from torch.utils._sympy import functions as shape
 
-from framejit.guards.shape_vm import OPERATIONS, ShapeProgram
+from framejit.guards.shape_vm import FUNCTIONS, OPERATIONS, ShapeProgram
 
 
 def demands_of(program: ShapeProgram, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -59,6 +59,10 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
     "float_root": shape.OpaqueUnaryFn_sqrt,
     "float_magnitude": sympy.Abs,
     **{f"float_{name}": relation for name, relation in COMPARISONS.items()},
+    "float_floordiv": sympy.Function("FloatFloorDiv", real=True),
+    "float_mod": sympy.Function("FloatMod", real=True),
+    **{f"float_{name}": sympy.Function(f"Float{name.capitalize()}", real=True) for name in FUNCTIONS},
+    "common_divisor": sympy.Function("CommonDivisor", integer=True),
     "truncate": shape.TruncToInt,
     "floor": shape.FloorToInt,
     "ceiling": shape.CeilToInt,

@@ -10,7 +10,7 @@ from typing import Any
 
 import z3
 
-from framejit.guards.shape_vm import LARGEST_IN_FLOAT, OPERATIONS, ShapeProgram
+from framejit.guards.shape_vm import FUNCTIONS, LARGEST_IN_FLOAT, OPERATIONS, ShapeProgram
 from framejit.guards.z3_numbers import (
     INFINITE,
     NAN,
@@ -152,6 +152,10 @@ INSTRUCTIONS: dict[str, Instruction] = {
     "float_root": _unknown("OpaqueUnaryFn_sqrt"),
     "float_magnitude": lambda t, number: absolute(number),
     **{f"float_{name}": compare for name, compare in COMPARISONS.items()},
+    "float_floordiv": _unknown("FloatFloorDiv"),
+    "float_mod": _unknown("FloatMod"),
+    **{f"float_{name}": _unknown(f"math.{name}") for name in FUNCTIONS},
+    "common_divisor": lambda t, *operands: t.unknown("gcd", operands, integer=True),
     "truncate": _integer(truncated),
     "floor": _integer(z3.ToInt),
     "ceiling": _integer(ceiling),

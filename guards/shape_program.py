@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import sympy
 
+from framejit.guards.formulas import Formula
 from framejit.guards.shape_vm import LARGEST, LARGEST_IN_FLOAT, OPERATIONS, SMALLEST, ShapeInstruction, ShapeProgram
 from framejit.guards.shapes import STEPS, Read, ShapesHold
 from framejit.guards.source import Source, UserLine
@@ -17,6 +18,7 @@ from framejit.guards.source import Source, UserLine
 Kind = Literal["int", "float", "bool"]
 Term = tuple[int, Kind]
 """The number of a term, and its type."""
+NO_FORMULAS: Mapping[sympy.Symbol, Formula] = {}
 
 
 class UntranslatableError(ValueError):
@@ -24,9 +26,13 @@ class UntranslatableError(ValueError):
 
 
 class Terms:
-    """The terms that expressions compute; equal terms are kept once. A term is an instruction on other terms; `input` and `constant` have a number instead."""
+    """The terms that expressions compute; equal terms are kept once. A term is an instruction on other terms; `input` and `constant` have a number instead.
 
-    def __init__(self) -> None:
+    `formulas`: the formulas of the symbols that are no inputs.
+    """
+
+    def __init__(self, formulas: Mapping[sympy.Symbol, Formula]) -> None:
+        self.formulas = formulas
         self.numbers: dict[ShapeInstruction, int] = {}
         self.all: list[ShapeInstruction] = []
         self.symbols: list[sympy.Symbol] = []
@@ -94,6 +100,10 @@ class Terms:
 
     def translate(self, expression: Any) -> Term:
         name = type(expression).__name__
+        if isinstance(expression, Formula):
+            return self.formula(expression)
+        if expression in self.formulas:
+            return self.of(self.formulas[expression])
         if isinstance(expression, sympy.Symbol):
             return self.leaf("input", expression, self.symbols, ("input", expression)), "int" if expression.is_integer else "float"
         if isinstance(expression, sympy.Integer):
@@ -114,6 +124,12 @@ class Terms:
         if name in self.SPECIAL:
             return self.SPECIAL[name](self, expression)
         raise UntranslatableError(f"no program over sizes computes {name}, in {expression}")
+
+    def formula(self, formula: Formula) -> Term:
+        kind: Kind = "float" if formula.is_float else "int"
+        if formula.operation == "constant":
+            return self.constant(formula.constant), kind
+        return self.add(formula.operation, *[self.of(part)[0] for part in formula.operands]), kind
 
     def comparison(self, expression: Any) -> int:
         name, left, right = sides(expression)
@@ -421,7 +437,10 @@ class ProgramWriter:
 
 
 def compile_shapes(
-    expressions: Sequence[Any], symbols: Iterable[sympy.Symbol] = (), counts: Container[sympy.Symbol] = ()
+    expressions: Sequence[Any],
+    symbols: Iterable[sympy.Symbol] = (),
+    counts: Container[sympy.Symbol] = (),
+    formulas: Mapping[sympy.Symbol, Formula] = NO_FORMULAS,
 ) -> tuple[ShapeProgram, tuple[sympy.Symbol, ...]]:
     """The program that checks boolean expressions, and the symbols that its inputs stand for.
 
@@ -429,6 +448,7 @@ def compile_shapes(
         expressions: conditions over symbols, each of which is an integer or a float.
         symbols: further symbols. What symbols declare about themselves (`positive`, `nonnegative`) is checked too, also for those in `expressions`.
         counts: symbols that can never be negative: sizes, strides, offsets.
+        formulas: the formulas of symbols that the program computes.
 
     The program says "doesn't hold" if an int exceeds 64 bits or something can't be computed, even if the expressions are true. Demands that come from
     declarations of symbols have the origin `len(expressions)`.
@@ -436,7 +456,7 @@ def compile_shapes(
     Raises:
         UntranslatableError: an expression with something that no program computes as Python would.
     """
-    terms = Terms()
+    terms = Terms(formulas)
     demands = DemandsByTerm(terms, counts)
     for origin, expression in enumerate(expressions):
         demands.require(expression, origin)
@@ -450,7 +470,9 @@ NUMBER_OF_TENSOR = {step: what for what, step in STEPS.items()}
 
 
 def shapes_hold(
-    facts: Iterable[tuple[Any, UserLine | None]], reads: Mapping[sympy.Symbol, Source | Sequence[Source]]
+    facts: Iterable[tuple[Any, UserLine | None]],
+    reads: Mapping[sympy.Symbol, Source | Sequence[Source]],
+    formulas: Mapping[sympy.Symbol, Formula] = NO_FORMULAS,
 ) -> ShapesHold | None:
     """Make the guard that boolean expressions hold; None if there is nothing to check.
 
@@ -458,6 +480,7 @@ def shapes_hold(
         facts: expressions, each with the line that made it necessary.
         reads: the source of each symbol's value: a TensorSize, TensorStride or TensorOffset, or the path of an int or float. If a symbol has several
             sources, their values must be equal, and the first one is read.
+        formulas: the formulas of the other symbols.
 
     Raises:
         UntranslatableError: see `compile_shapes`.
@@ -476,11 +499,11 @@ def shapes_hold(
             source_of[twin] = other
             expressions.append(sympy.Eq(symbol, twin, evaluate=False))
             lines.append(None)
-    unknown = {symbol for expression in expressions for symbol in expression.free_symbols} - set(source_of)
+    unknown = {symbol for expression in expressions for symbol in expression.free_symbols} - set(source_of) - set(formulas)
     if unknown:
         raise ValueError(f"no source is given for {', '.join(sorted(symbol.name for symbol in unknown))}")
     counts = {symbol for symbol, source in source_of.items() if type(source) in NUMBER_OF_TENSOR}
-    program, symbols = compile_shapes(expressions, reads, counts)
+    program, symbols = compile_shapes(expressions, reads, counts, formulas)
     if not program.demands:
         return None
     paths: dict[int, Source] = {}

@@ -42,6 +42,12 @@ def power(base: int, exponent: int) -> int:
     return int(base**exponent)
 
 
+def common_divisor(left: int, right: int) -> int:
+    if SMALLEST in (left, right):
+        raise NotComputed
+    return math.gcd(left, right)
+
+
 def same_float(value: int) -> float:
     if abs(value) > LARGEST_IN_FLOAT:
         raise NotComputed
@@ -57,6 +63,21 @@ def float_power(base: float, exponent: float) -> float:
     if type(found) is not float:
         raise NotComputed  # a complex number
     return found
+
+
+FUNCTIONS = ("exp", "log", "log2", "log10")
+"""The functions of the C library that programs compute, as Python's math module does."""
+
+
+def of_finite(function: Callable[[float], float]) -> Callable[[float], float]:
+    """The function for finite numbers. For others, a program doesn't compute it."""
+
+    def of(number: float) -> float:
+        if not math.isfinite(number):
+            raise NotComputed
+        return function(number)
+
+    return of
 
 
 class ShapeOperation(NamedTuple):
@@ -112,6 +133,10 @@ OPERATIONS: dict[str, ShapeOperation] = {
     "float_root": ShapeOperation(math.sqrt, 1, "math.sqrt({0})", ATOM),
     "float_magnitude": ShapeOperation(abs, 1, "abs({0})", ATOM),
     **{f"float_{name}": ShapeOperation(run, 2, f"{{0}} {sign} {{1}}", COMPARISON) for name, (run, sign) in COMPARISONS.items()},
+    "float_floordiv": ShapeOperation(operator.floordiv, 2, "{0} // {1}", PRODUCT),
+    "float_mod": ShapeOperation(operator.mod, 2, "{0} % {1}", PRODUCT),
+    **{f"float_{name}": ShapeOperation(of_finite(getattr(math, name)), 1, f"math.{name}({{0}})", ATOM) for name in FUNCTIONS},
+    "common_divisor": ShapeOperation(common_divisor, 2, "math.gcd({0}, {1})", ATOM),
     "truncate": ShapeOperation(math.trunc, 1, "int({0})", ATOM),
     "floor": ShapeOperation(math.floor, 1, "math.floor({0})", ATOM),
     "ceiling": ShapeOperation(math.ceil, 1, "math.ceil({0})", ATOM),

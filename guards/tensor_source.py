@@ -72,6 +72,18 @@ class TensorItem(Source):
         return MISSING if found is None else found
 
 
+class ScalarNumber(Source):
+    """The Python number that a NumPy scalar is (`scalar.item()`). Payload: the type of the scalar. MISSING for values of other types."""
+
+    __slots__ = ()
+    accessor = "scalar_number"
+    form = "{0}"
+    is_new_each_time = True
+
+    def step(self, value: Any) -> Any:
+        return value.item() if type(value) is self.payload else MISSING
+
+
 TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
 """The numbers of NumPy's types longlong and ulonglong, which torch treats as int64 and uint64, while for NumPy they are different types."""
 

@@ -1,4 +1,4 @@
-/* arrays.cpp: NumPy's arrays as tensors that share their memory, as torch.from_numpy makes them. */
+/* arrays.cpp: NumPy's arrays as tensors that share their memory, as torch.from_numpy makes them, and its scalars as Python's numbers. */
 #include "tree.h"
 
 namespace framejit {
@@ -59,6 +59,17 @@ const Registered<AccessorKind> array_tensor({
     .name = "array_tensor",
     .read = read_number,
     .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) { return tensor_of(base, node.number != 0); },
+    .creates = true,
+});
+
+/* The payload is the exact type of the scalar, an int or a float; its conversions are in C. */
+const Registered<AccessorKind> scalar_number({
+    .name = "scalar_number",
+    .read = read_object,
+    .step = [](GuardTree &, Node &node, PyObject *base, const CallView &) {
+        if (reinterpret_cast<PyObject *>(Py_TYPE(base)) != node.object) return static_cast<PyObject *>(nullptr);
+        return PyIndex_Check(base) ? PyNumber_Index(base) : PyNumber_Float(base);
+    },
     .creates = true,
 });
 

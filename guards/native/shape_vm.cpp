@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace framejit {
 
@@ -59,6 +60,28 @@ bool float_power(double base, double exponent, double *result) {
     if (base < 0 && std::isfinite(base) && std::isfinite(exponent) && exponent != std::floor(exponent)) return false;
     *result = std::pow(base, exponent);
     return !std::isinf(*result) || std::isinf(base) || std::isinf(exponent);
+}
+
+/* Quotient and remainder of floats, as Python has them (Objects/floatobject.c: _float_div_mod). */
+bool float_divmod(double a, double b, double *quotient, double *rest) {
+    if (b == 0) return false;
+    double mod = std::fmod(a, b), div = (a - mod) / b;
+    if (mod != 0) {
+        if ((b < 0) != (mod < 0)) {
+            mod += b;
+            div -= 1.0;
+        }
+    } else {
+        mod = std::copysign(0.0, b);
+    }
+    double whole = std::copysign(0.0, a / b);
+    if (div != 0) {
+        whole = std::floor(div);
+        if (div - whole > 0.5) whole += 1.0;
+    }
+    *quotient = whole;
+    *rest = mod;
+    return true;
 }
 
 /* A float without a fraction as an int. */
@@ -162,6 +185,29 @@ bool ShapeProgram::holds() const {
             case float_ne: result = as_float(a) != as_float(b); break;
             case float_le: result = as_float(a) <= as_float(b); break;
             case float_lt: result = as_float(a) < as_float(b); break;
+            case float_floordiv:
+            case float_mod: {
+                double quotient, rest;
+                if (!float_divmod(as_float(a), as_float(b), &quotient, &rest)) return false;
+                result = bits_of(step.operation == float_mod ? rest : quotient);
+                break;
+            }
+            case float_exp:
+                if (!std::isfinite(as_float(a)) || !std::isfinite(std::exp(as_float(a)))) return false;
+                result = bits_of(std::exp(as_float(a)));
+                break;
+            case float_log:
+            case float_log2:
+            case float_log10: {
+                const double number = as_float(a);
+                if (!(number > 0) || std::isinf(number)) return false;
+                result = bits_of(step.operation == float_log ? std::log(number) : step.operation == float_log2 ? std::log2(number) : std::log10(number));
+                break;
+            }
+            case common_divisor:
+                if (a == std::numeric_limits<int64_t>::min() || b == std::numeric_limits<int64_t>::min()) return false;
+                result = std::gcd(a, b);
+                break;
             case truncate: if (!to_int(std::trunc(as_float(a)), &result)) return false; break;
             case floor: if (!to_int(std::floor(as_float(a)), &result)) return false; break;
             case ceiling: if (!to_int(std::ceil(as_float(a)), &result)) return false; break;

@@ -13,7 +13,8 @@ namespace framejit {
     X(add) X(sub) X(mul) X(floordiv) X(mod) X(power) X(minimum) X(maximum) X(magnitude) X(bit_and) X(bit_or) X(bit_xor) X(shift_left) \
     X(shift_right) X(eq) X(ne) X(le) X(lt) X(both) X(either) X(negation) X(select) X(to_float) X(same_float) X(true_divide)           \
     X(float_add) X(float_sub) X(float_mul) X(float_divide) X(float_power) X(float_root) X(float_magnitude) X(float_eq) X(float_ne)    \
-    X(float_le) X(float_lt) X(truncate) X(floor) X(ceiling) X(nearest) X(need) X(need_eq) X(need_ne) X(need_le) X(need_lt)             \
+    X(float_le) X(float_lt) X(float_floordiv) X(float_mod) X(float_exp)             \
+    X(float_log) X(float_log2) X(float_log10) X(common_divisor) X(truncate) X(floor) X(ceiling) X(nearest) X(need) X(need_eq) X(need_ne) X(need_le) X(need_lt)             \
     X(need_divisible)
 
 #define FRAMEJIT_ENUMERATOR(name) name,

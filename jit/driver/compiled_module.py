@@ -172,8 +172,9 @@ def call_of(cls: type) -> Function:
 class Front:
     """The state that compiled modules of one class share: the subclass that they are objects of, with its compiled `__call__`.
 
-    A front is freed with the last of the modules that were compiled. As long as there are objects of the subclass, only they hold it, so that it becomes
-    garbage together with them. After the last of these objects is gone, it is held for a later `compile` of the modules, unless it leads to one of them.
+    As long as there are objects of the subclass, only they hold it, so that it becomes garbage together with them. After the last of these objects is gone, it
+    is held for a later `compile`: of the modules that were compiled, unless it leads to one of them; and of other modules of the class, if the class lives
+    without being held here. Otherwise a front is freed with the last of the modules.
     """
 
     def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
@@ -236,14 +237,21 @@ class Front:
     def _original_gone(self, key: int, gone: weakref.ref[nn.Module]) -> None:
         if self.originals.get(key) is gone:
             del self.originals[key]
-        if not self.originals and not self.instances:
+        if not self.originals and not self.instances and not self.class_lives():
             self.end()
 
+    def class_lives(self) -> bool:
+        """Return whether the class of the modules lives without being held here, so that other modules of the class may be compiled later."""
+        return self.subclass is not None and all(map(lives_anyway, self.subclass.__mro__[1:]))
+
     def _may_wait(self) -> bool:
-        """Return whether the compiled code can be kept for the modules, since it neither leads to one of them nor holds any other object of the program."""
+        """Return whether the compiled code can be kept for these or other modules, since it neither leads to one of them nor holds any other object of the
+        program."""
         call, subclass = self.call, self.subclass
         modules = [module for module in (reference() for reference in self.originals.values()) if module is not None]
-        if not modules or not isinstance(call, CompiledFunction) or not call.entries or sys.is_finalizing():
+        if not isinstance(call, CompiledFunction) or sys.is_finalizing() or not any(entry.tree.alive for entry in call.entries):
+            return False
+        if not modules and not self.class_lives():
             return False
         compiler: Any = call.compile_callback
         backend, compiler.held_backend = compiler.held_backend, None
@@ -291,8 +299,12 @@ def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) ->
     front = Front(cls, raw, options, make())
     with _lock:
         known = _fronts.setdefault(id(cls), [])
-        waiting = [other for other in known if other.originals and not other.instances]
+        waiting = [other for other in known if not other.instances]
         known.append(front)
+        unused = [other for fronts in _fronts.values() for other in fronts if other is not front and not other.instances and not other.originals]
+        outdated = [other for other in unused if not other.class_lives()]
+    for other in outdated:  # their modules were gone before their class
+        other.end()
     for other in waiting:
         if other.raw is not raw or len(waiting) >= MOST_WAITING:  # patched classes, options that are new each time
             other.end()

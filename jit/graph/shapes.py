@@ -30,6 +30,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.inputs import GraphInput, identifier, is_static
+from framejit.graph.number_formulas import NumberFormulas
 from framejit.graph.torch_sources import InputSource
 from framejit.graph.trace_state import TraceState
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
@@ -37,7 +38,7 @@ from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.core.object import Object
-from framejit.objects.numbers.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
+from framejit.objects.numbers.numberobject import OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.tensors.tensorkind import kind_of_class
 from framejit.process.when_needed import when_needed
 
@@ -63,13 +64,10 @@ FUNCTIONS = frozenset({
     "math.exp", "math.log", "math.log2", "math.log10", "math.log1p", "math.tanh", "math.sin", "math.cos", "round", "abs", "sum",
 })  # fmt: skip
 """Functions that are computed in Python only, since sympy's are exact."""
-FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min", "math.sqrt"}) | FUNCTIONS
+FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "//", "%", "**", "float", "max", "min", "math.sqrt"}) | FUNCTIONS
 """The operations on symbolic floats that can be deferred. Earlier guards ensure that they don't fail."""
 NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
 """Operations on floats that sympy computes differently from Python."""
-FLOAT_RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
-OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
-"""For each relation, the one that holds between two floats if it doesn't, and neither is nan."""
 INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
@@ -109,7 +107,7 @@ class Shapes:
         self._declared: dict[Source, None] = {}
         self._floats: dict[fx.Node, NumberObject] = {}
         self._free: set[sympy.Symbol] = set()
-        self._float_facts: dict[sympy.Basic, UserLine | None] = {}
+        self.by_formulas = NumberFormulas(self._leaf, lambda: self.env)
         self._small: dict[sympy.Basic, UserLine | None] = {}
         self._names: dict[str, int] = {}
         self._named: dict[str, SymInt] = {}
@@ -258,9 +256,12 @@ class Shapes:
 
     def computed(self, operation: str, parts: Sequence[Any], value: float) -> SymInt | SymFloat | None:
         """The symbolic result of an operation on symbolic and known numbers; None if it isn't what Python computes."""
+        if operation == "**" and type(value) is int and type(parts[-1]) is SymInt:
+            return None
         if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
             return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
-        if operation in FUNCTIONS or (operation in NOT_AS_IN_SYMPY and type(parts[0]) in (float, SymFloat)):
+        is_of_float = type(parts[0]) in (float, SymFloat) if operation in NOT_AS_IN_SYMPY else operation in ("//", "%") and type(value) is float
+        if operation in FUNCTIONS or is_of_float:
             return self._free_float() if self.dynamic.floats and type(value) is float else None
         sym = self._noting(function_of(operation), *parts)
         if type(sym) is not (SymInt if type(value) is int else SymFloat):
@@ -278,15 +279,36 @@ class Shapes:
         """Return whether a value is the SymFloat of a float from outside, or of one that is computed from such floats."""
         return type(value) is SymFloat and value.node._expr in self._free
 
+    def _leaf(self, number: NumberObject) -> Any:
+        """The sympy expression of a symbolic int, or the symbol of a float from outside; None for other numbers."""
+        if number.cls is int:
+            sym = number.symbolic(self._state.vm)
+            return None if sym is None else sym.node._expr
+        if not number.is_float_input(self._state.vm):
+            return None
+        assert number.source is not None
+        return self.properties.setdefault(number.source, sympy.Symbol(f"float{len(self.properties)}", real=True))
+
+    def by_formula(self, number: NumberObject) -> SymInt | None:
+        """The SymInt of an int that torch can't compute, but guards can; None if they can't."""
+        sym = self.by_formulas.int_of(number, LARGEST_IN_GRAPHS, self._state.vm.user_line())
+        if sym is not None:
+            self.origins[sym.node._expr] = number
+        return sym
+
+    def is_computed(self, number: NumberObject) -> bool:
+        """Return whether guards can compute a float, which is then guarded not to fail, and to be finite."""
+        return self.by_formulas.is_computed(number, self._state.vm.user_line())
+
+    def decide_floats(self, relation: str, left: NumberObject, right: NumberObject) -> bool | None:
+        """Return whether a relation holds between two numbers, one of which is a float. The answer is guarded. None if guards can't compute a number, or if
+        one is nan."""
+        return self.by_formulas.decide(relation, left, right, self._state.vm.user_line())
+
     def decide_float(self, relation: str, number: NumberObject, other: float) -> bool:
         """Return whether a relation holds between a symbolic float from outside, which is never nan, and a known one. The answer is guarded."""
-        assert number.source is not None
-        holds = bool(COMPARISONS[relation](number.value, other))
-        symbol = self.properties.get(number.source)
-        if symbol is None:
-            symbol = self.properties[number.source] = sympy.Symbol(f"float{len(self.properties)}", real=True)
-        fact = FLOAT_RELATIONS[relation if holds else OPPOSITES[relation]](symbol, sympy.Float(other), evaluate=False)
-        self._float_facts.setdefault(fact, self._state.vm.user_line())
+        holds = self.decide_floats(relation, number, NumberObject(other))
+        assert holds is not None
         return holds
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
@@ -370,7 +392,7 @@ class Shapes:
         for fake in fakes:
             for sym in (*fake.size(), *fake.stride(), fake.storage_offset()):
                 if type(sym) is SymInt:
-                    for symbol in sorted(sym.node._expr.free_symbols & self.origins.keys(), key=str):
+                    for symbol in sorted(sym.node._expr.free_symbols & self.origins.keys() - self.by_formulas.formulas.keys(), key=str):
                         found.add(self.placeholder(self.origins[symbol]))
         return found
 
@@ -406,15 +428,16 @@ class Shapes:
         lines = {self.env.simplify(assumption.expr): assumption.line for assumption in self.assumptions()}
         facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards() if not self._of_nested(expr)]
         facts += self._beside_nested()
-        facts += [*self._float_facts.items(), *self._small.items()]
+        facts += [*self.by_formulas.facts.items(), *self._small.items()]
+        formulas = self.by_formulas.formulas
         try:
-            guard = shape_program.shapes_hold(facts, reads)
+            guard = shape_program.shapes_hold(facts, reads, formulas)
             if guard is None or guard.check(None, call):
                 return guard
         except shape_program.UntranslatableError:
             pass
         # No program can compute the facts, or they aren't even true of this call: only calls with the values of this one are served.
-        return shape_program.shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
+        return shape_program.shapes_hold([*equations, *facts_of_values(self.origins), *self.by_formulas.facts.items()], reads, formulas)
 
     def _check_declared(self) -> None:
         """Check that whatever the program has declared to be symbolic still is. Raises ConstraintViolation."""

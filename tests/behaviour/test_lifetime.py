@@ -92,6 +92,8 @@ def test_a_compiled_model_dies_with_its_last_name(backend, train):
     [entry] = type(fast).__call__.entries
     references["entry"] = weakref.ref(entry)
     del model, fast, result, entry
+    assert alive(references) == ["class", "entry"]  # for another model of the class
+    framejit.reset()
     assert alive(references) == []
 
 

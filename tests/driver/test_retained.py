@@ -139,6 +139,35 @@ def test_modules_are_compiled_once():
     assert again(lambda: NET.doubled, x) == 2 and again(lambda: net.doubled, x) == 2
 
 
+@pytest.mark.parametrize("make", [lambda: nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)), lambda: Net()], ids=["of torch's", "of the program's"])
+def test_models_that_follow_one_another_are_compiled_once(make):
+    gone = []
+    for _ in range(4):
+        net = make()
+        fast = framejit.compile(net, backend="aot_eager")
+        found = fast(x)
+        assert torch.equal(found, net(x))
+        found.sum().backward()
+        gone += [weakref.ref(net), weakref.ref(next(net.parameters()))]
+        del net, fast, found
+    assert graphs() == 1
+    assert not any(reference() is not None for reference in gone)
+
+
+def test_models_of_a_class_that_is_defined_again():
+    def cell():
+        exec("class Cell(torch.nn.Module):\n    def forward(self, t):\n        return t * 2\n", globals())
+        return globals()["Cell"]
+
+    first = weakref.ref(cell())
+    assert torch.equal(framejit.compile(globals()["Cell"](), backend="eager")(x), x * 2) and first() is not None
+    cell()
+    assert torch.equal(framejit.compile(globals()["Cell"](), backend="eager")(x), x * 2)
+    del globals()["Cell"]
+    gc.collect()
+    assert first() is None and graphs() == 2
+
+
 def test_what_goes_on_behind_a_break():
     assert again(lambda: broken, x) == 2
     assert again(lambda: closure_with_break(w), x) == 4
@@ -322,12 +351,17 @@ def test_a_namespace_that_is_no_module_is_not_kept(body):
 
 
 @pytest.mark.parametrize("cls", [Net, BrokenNet])
-def test_entries_of_a_module_go_with_it(cls):
+def test_entries_of_a_module_outlive_it_for_others_of_its_class(cls):
     net = cls()
     entry, weight, gone = entry_of(net, x), weakref.ref(net.linear.weight), weakref.ref(net)
     assert not is_gone(entry)
     del net
-    assert is_gone(gone) and is_gone(weight) and is_gone(entry) and not compiled_module._fronts
+    assert is_gone(gone) and is_gone(weight) and not is_gone(entry)
+    before = graphs()
+    other = cls()
+    assert torch.equal(framejit.compile(other, backend="eager")(x), other(x)) and graphs() == before
+    framejit.reset()
+    assert is_gone(entry) and not compiled_module._fronts
 
 
 def test_a_local_class_is_not_kept():

@@ -1,4 +1,4 @@
-"""NumPy's scalars, types and functions. On constants they are computed by NumPy itself, on arrays by tensors (objects/arrays/arraycall.py)."""
+"""Methods of NumPy's scalars, its types and functions. On constants they are computed by NumPy itself, on arrays by tensors (objects/arrays/arraycall.py)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.guards.kinds import Equals, ValueIs
-from framejit.guards.source import Pinned, Source
+from framejit.guards.source import Source
 from framejit.library.numpy.arrays import on_constants
+from framejit.library.numpy.scalars import SCALAR_TYPES, ScalarObject
 from framejit.library.numpy.tensors import has_tensor, of_tensors
 from framejit.objects.arrays import arrayfunctions
 from framejit.objects.arrays.arraycall import call_changing, call_function, call_ufunc, call_ufunc_method
@@ -25,13 +25,10 @@ from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, IdentityConstant, Object, fold
 from framejit.objects.core.registry import app, call_model, model_of, models, pure, unsupported, wraps
 from framejit.objects.tensors.torchcall import enter
-from framejit.objects.types.constobject import SCALARS, ConstObject
+from framejit.objects.types.constobject import ConstObject
 from framejit.plain import numpy as plain
 from framejit.torch_state.torch_function_stack import default_device
 
-SCALAR_TYPES: tuple[type, ...] = tuple(
-    {numpy.dtype(code).type for code in "?bhilqBHILQefdgFDG"} | {numpy.intp, numpy.uintp, numpy.longlong, numpy.ulonglong}
-)
 ON_SCALARS = (
     "prod", "sum", "mean", "median", "std", "var", "max", "min", "amax", "amin", "round", "around", "argmax", "argmin", "isclose",
     "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
@@ -42,10 +39,19 @@ MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_
 """Functions that make arrays from constants, and have no side effects."""
 UFUNC_METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
 
-METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
+METHODS = ("tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
 """Methods whose result is a scalar or text; the others return arrays."""
 for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
     pure(*[_base.__dict__[name] for name in METHODS if name in _base.__dict__])
+
+
+for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if "item" in vars(base)}:
+
+    @models(_base.__dict__["item"])
+    def item(vm: VM, self: Object, *index: Object, method: Any = _base.__dict__["item"]) -> Object:
+        """The Python number that a scalar is."""
+        number = self.plain_number(vm) if isinstance(self, ScalarObject) and not index else None
+        return number or fold(vm, method, self.constant(vm), *[vm.observe(part).as_real(vm) for part in index])
 
 
 def legacy_printing() -> Any:
@@ -66,58 +72,6 @@ for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass
     for _name in ("__repr__", "__str__", "__format__"):
         if _name in _base.__dict__:
             text_of(_base.__dict__[_name])
-
-
-def fold_numbers(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
-    """Call a pure function of NumPy on constants. Breaks for overflows and divisions by zero: the program configures what they do, each time."""
-    try:
-        with numpy.errstate(all="raise"):
-            found = function(*args, **kwargs)
-    except FloatingPointError as error:
-        vm.unsupported(breaks.UnsupportedOperation(f"on NumPy's numbers: {error}"))
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
-    return vm.from_real(found)
-
-
-class ScalarObject(ConstObject):
-    """A NumPy scalar. One from outside is guarded by its value, or by identity if `==` isn't precise enough: zeros have a sign, NaN differs from itself."""
-
-    __slots__ = ()
-
-    def constant(self, vm: VM) -> Any:
-        if self.pending:
-            assert self.source is not None
-            vm.guard(Equals if is_compared_by_equality(self.value) else ValueIs, self.source, self.value)
-            vm.trail.fill(self, "pending", False)
-        return self.value
-
-    def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return fold_numbers(vm, operators.UNARY[symbol][1], self.constant(vm))
-
-    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        plain = symbol[:-1] if symbol in operators.INPLACE else symbol
-        return self.with_number(vm, operators.BINARY[plain][2], other, reflected)
-
-    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return self.with_number(vm, operators.COMPARE[symbol][2], other, reflected)
-
-    def with_number(self, vm: VM, function: Any, other: Object, reflected: bool) -> Object | None:
-        """An operator between this and another number; None if the other isn't a number."""
-        if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_knowable():
-            return None
-        operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
-        return fold_numbers(vm, function, *operands)
-
-
-def is_compared_by_equality(value: Any) -> bool:
-    """Return whether scalars of this one's type that are equal to it are the same in everything."""
-    return isinstance(value, (numpy.integer, numpy.bool_)) or bool(value == value and value.real != 0 and (value.imag != 0 or value.dtype.kind == "f"))
-
-
-@wraps(*SCALAR_TYPES)
-def wrap_scalar(vm: VM, value: Any, source: Source | None) -> ScalarObject:
-    return ScalarObject(value, source, pending=source is not None and not isinstance(source, Pinned))
 
 
 class NumpyFunction(ConstObject):

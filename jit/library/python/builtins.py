@@ -27,7 +27,16 @@ from framejit.objects.core.object import (
 )
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.numbers import unbackednumber
-from framejit.objects.numbers.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded, rounded_to, total_of
+from framejit.objects.numbers.numberobject import (
+    converted,
+    extreme_of,
+    magnitude,
+    plain_number,
+    quotient_and_remainder,
+    rounded,
+    rounded_to,
+    total_of,
+)
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
@@ -217,8 +226,9 @@ def extreme(function: Callable[..., Any], symbol: str) -> None:
         if len(args) > 1 and default is not None:
             vm.raise_(TypeError, f"Cannot specify a default for {function.__name__}() with multiple positional arguments")
         by = None if key is None or vm.observe(key).cls is type(None) else vm.observe(key)
-        if by is None and len(args) > 1:
-            items = [vm.observe(item) for item in args]
+        items = args if len(args) > 1 else list(abstract.each(vm, args[0])) if vm.observe(args[0]).cls in (list, tuple) else ()
+        if by is None and len(items) > 1:
+            items = [vm.observe(item) for item in items]
             waiting = unbackednumber.function_of(function.__name__, items) or extreme_of(vm, function.__name__, items)
             if waiting is not None:
                 return waiting
@@ -279,7 +289,8 @@ def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
             return waiting
     if not args and number.cls is int and number.is_symbolic(vm):
         return number
-    whole = None if args else rounded(vm, "round", number) or unbackednumber.checked(vm, "round", [number], int)
+    nearest = converted(vm, "nearest", number) if not args and number.cls is float else None
+    whole = None if args else nearest or rounded(vm, "round", number) or unbackednumber.checked(vm, "round", [number], int)
     if whole is not None:
         return whole
     return special(vm, number, "__round__", lambda cls: f"type {type_name(cls)} doesn't define __round__ method", *args)
@@ -350,6 +361,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         vm.unsupported(breaks.UnsupportedCall("int() of a text that may have more digits than the process allows"))
     if base is not None:
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
+    obj = plain_number(vm, obj) or obj
     if obj.cls is int:
         return obj
     symbolic = converted(vm, "int", obj) or unbackednumber.converted(vm, int, obj) or rounded(vm, "int", obj)
@@ -375,6 +387,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     if obj is None:
         return vm.const(0.0)
     obj = vm.observe(obj)
+    obj = plain_number(vm, obj) or obj
     if obj.cls is float:
         return obj
     symbolic = converted(vm, "float", obj) or unbackednumber.converted(vm, float, obj)

@@ -12,7 +12,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Object, call_special, fold
 from framejit.objects.core.registry import models, pure
-from framejit.objects.numbers.numberobject import NumberObject, converted, deferred, is_sure, rounded
+from framejit.objects.numbers.numberobject import NumberObject, by_formula, converted, deferred, is_sure, plain_number, rounded
 from framejit.objects.numbers.pythonnumbers import OF_ONE
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, as_tensor, checked
 from framejit.objects.tensors.tensorobject import TensorObject
@@ -37,6 +37,7 @@ def of_one_number(name: str) -> None:
 
     def model(vm: VM, x: Object, *others: Object) -> Object:
         x = vm.observe(x)
+        x = plain_number(vm, x) or x
         symbolic = None if others else converted(vm, f"math.{name}", x) or checked(vm, f"math.{name}", [x], float)
         return symbolic or fold(vm, function, x.as_real(vm), *[other.as_real(vm) for other in others])
 
@@ -68,6 +69,16 @@ for _name in ("isnan", "isinf", "isfinite"):
     question(_name)
 
 
+@models(math.gcd)
+def common_divisor(vm: VM, *integers: Object) -> Object:
+    numbers = [vm.observe(number) for number in integers]
+    if len(numbers) == 2 and all(isinstance(number, NumberObject) and number.cls is int for number in numbers):
+        symbolic = by_formula(vm, "math.gcd", *numbers)  # type: ignore[arg-type]
+        if symbolic is not None:
+            return symbolic
+    return fold(vm, math.gcd, *[operators.index(vm, number) for number in numbers])
+
+
 @models(math.pow)
 def power(vm: VM, x: Object, y: Object) -> Object:
     """`math.pow` equals the operator `**` for floats between 0 and 1, and for numbers that are converted to such."""
@@ -90,7 +101,7 @@ def rounding(name: str) -> None:
 
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
-        symbolic = number if number.is_symbolic(vm) and number.cls is int else converted(vm, f"math.{name}", number) if name != "trunc" else None
+        symbolic = number if number.is_symbolic(vm) and number.cls is int else converted(vm, "int" if name == "trunc" else f"math.{name}", number)
         symbolic = symbolic or rounded(vm, f"math.{name}", number) or checked(vm, f"math.{name}", [number], int)
         if symbolic is not None:
             return symbolic

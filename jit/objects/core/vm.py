@@ -104,6 +104,16 @@ class ShapesView(Protocol[Obj_co]):
     def decide_float(self, relation: str, number: Any, other: float) -> bool:
         """Return whether a relation holds between a symbolic float from outside and a known float: the outcome is guarded."""
 
+    def decide_floats(self, relation: str, left: Any, right: Any) -> bool | None:
+        """Return whether a relation holds between two numbers, one of which is a float: the outcome is guarded. None if guards can't compute one, or if one
+        is nan."""
+
+    def by_formula(self, number: Any) -> Any:
+        """The SymInt of an int that torch can't compute from symbols, but guards can; None if they can't."""
+
+    def is_computed(self, number: Any) -> bool:
+        """Return whether guards can compute a float, which is then guarded not to fail, and to be finite."""
+
     def fits(self, number: Any) -> bool:
         """Return whether compiled code may compute a symbolic number: no intermediate result exceeds 64 bits."""
 

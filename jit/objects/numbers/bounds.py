@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 ROUNDING = 2**-50
 """The largest error of the C library's functions relative to the result: they round well, but not always to the nearest float."""
 ASCENDING: dict[str, Callable[[Any], Any]] = {
-    "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
+    "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt, "nearest": round,
 }  # fmt: skip
 """Functions that are monotonically increasing."""
 NEARLY_ASCENDING: dict[str, Callable[[float], float]] = {

@@ -54,7 +54,7 @@ def course_of(operation: str, parts: Sequence[Part]) -> Course | None:
         return together(first, last)
     if operation == "-":
         return together(first, Course(-last))
-    if operation in ("*", "/", "//") and last is Course.STAYS:
+    if operation in ("*", "/", "//") and last is Course.STAYS and (operation != "//" or all(type(value) is int for _, value in parts)):
         return scaled(first, parts[-1][1])
     return scaled(last, parts[0][1]) if operation == "*" and first is Course.STAYS else None
 

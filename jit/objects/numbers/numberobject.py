@@ -35,27 +35,37 @@ def sum_of(*numbers: float) -> float:
     return sum(numbers[1:], numbers[0])
 
 
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+COMPARED = {f"int({relation})": relation for relation in COMPARISONS}
+"""The relation of each operation that computes the outcome of a comparison as an int."""
+AS_INTS: dict[str, Callable[[Any, Any], int]] = {
+    "int(<)": lambda a, b: int(a < b), "int(<=)": lambda a, b: int(a <= b), "int(==)": lambda a, b: int(a == b), "int(!=)": lambda a, b: int(a != b),
+    "int(>)": lambda a, b: int(a > b), "int(>=)": lambda a, b: int(a >= b),
+}  # fmt: skip
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
-    "math.sin": math.sin, "math.cos": math.cos, "round": round, "abs": abs, "sum": sum_of, **NEARLY_ASCENDING,
+    "math.sin": math.sin, "math.cos": math.cos, "round": round, "nearest": round, "abs": abs, "sum": sum_of, "math.gcd": math.gcd, **NEARLY_ASCENDING,
+    "|": operator.or_, "&": operator.and_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, **AS_INTS,
 }  # fmt: skip
 """Operations that can be deferred."""
+OWN_INTS = frozenset({"nearest", "abs", "math.gcd", "|", "&", "^", "<<", ">>", *AS_INTS})
+"""Operations on ints whose results have symbols of their own (graph/number_formulas.py)."""
 MAY_FAIL = frozenset({"math.sqrt", "math.sin", "math.cos", *NEARLY_ASCENDING})
 """Functions that fail for some numbers, or for infinite ones."""
 UNFAILING = frozenset("+-*")
 """The operators that can't fail on two ints or on two floats. On one of each they fail if the int is too large for a float: see `defers`."""
-SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
+SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**", "|", "&", "^", "<<", ">>"})
 """The operations that are Python operators; the others are functions."""
 LARGEST_EXPONENT = 8
 LARGEST_SHIFT = 62
 SMALLEST = math.ulp(0.0)
 """The smallest positive float."""
+LARGEST_FLOAT = sys.float_info.max
 LARGEST_SYMBOL = 2**63
 """The bound on symbolic numbers: no int from outside and no size beyond it is symbolic."""
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 ROUNDED: dict[str, Callable[[float], int]] = {"<": math.ceil, ">=": math.ceil, ">": math.floor, "<=": math.floor}
 """How a float that an int is compared with is rounded: `n < 2.5` is `n < 3`."""
 
@@ -120,13 +130,13 @@ class NumberObject(ConstObject):
         return negated(vm, self, symbol) if self.pending else None
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        other = as_number(other)
+        other = as_number(vm, other)
         if not isinstance(other, NumberObject) or not (self.pending or other.pending):
             return None
         return deferred(vm, symbol.removesuffix("="), other, self) if reflected else deferred(vm, symbol.removesuffix("="), self, other)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        other = as_number(other)
+        other = as_number(vm, other)
         if not isinstance(other, NumberObject):
             return vm.const(symbol == "!=") if symbol in ("==", "!=") and other.cls in (type(None), str) else None
         if not (self.pending or other.pending):
@@ -175,7 +185,8 @@ class DeferredNumber(Deferred, NumberObject):
             vm.trail.fill(self, "asked", True)
             parts = syms_of(vm, self.operands)
             if parts is not None:
-                vm.trail.fill(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
+                sym = None if self.operation in OWN_INTS and self.cls is int else vm.graph.shapes.computed(self.operation, parts, self.value)
+                vm.trail.fill(self, "sym", vm.graph.shapes.by_formula(self) if sym is None and self.cls is int else sym)
         return self.sym if self.pending else None
 
     def constant(self, vm: VM) -> Any:
@@ -195,7 +206,7 @@ class DeferredNumber(Deferred, NumberObject):
 
 
 class ComparedNumbers(Deferred):
-    """Whether a relation holds between two ints, one of which is symbolic. The outcome is guarded if something asks for it; if it only leaves the frame,
+    """Whether a relation holds between two numbers, one of which is symbolic. The outcome is guarded if something asks for it; if it only leaves the frame,
     the generated code computes it.
     """
 
@@ -208,17 +219,37 @@ class ComparedNumbers(Deferred):
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
-            vm.graph.shapes.decide(COMPARISONS[self.symbol], *[sym_of(vm, operand) for operand in self.operands])
+            if are_ints(*self.operands):
+                vm.graph.shapes.decide(COMPARISONS[self.symbol], *[sym_of(vm, operand) for operand in self.operands])
+            elif compared_with_float(vm, self.symbol, *self.operands) is None:
+                for operand in self.operands:
+                    operand.constant(vm)
             vm.trail.fill(self, "pending", False)
         return self.value
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        number = self if other.cls is bool else as_number(vm, self)
+        return number.binary_op(vm, symbol, other, reflected) if isinstance(number, NumberObject) else super().binary_op(vm, symbol, other, reflected)
+
+    def plain_number(self, vm: VM) -> Object | None:
+        number = as_number(vm, self)
+        return number if isinstance(number, NumberObject) else None
 
     def compute(self, cg: Codegen) -> None:
         cg.call_const(COMPARISONS[self.symbol], 2)
 
 
-def as_number(obj: Object) -> Object:
-    """A known bool as the int that arithmetic takes it for; other Objects as they are."""
+def as_number(vm: VM, obj: Object) -> Object:
+    """A bool as the int that arithmetic takes it for, if it is known, or the outcome of a comparison that the guards can compute; other Objects as they are."""
+    if isinstance(obj, ComparedNumbers) and obj.pending:
+        made = DeferredNumber(f"int({obj.symbol})", obj.operands, int(obj.value))
+        return obj if made.symbol(vm) is None else made
     return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else obj
+
+
+def plain_number(vm: VM, obj: Object) -> Object | None:
+    """The symbolic number of Python that `int()`, `float()` and functions of C take a scalar of NumPy, or a truth value, for; None for other values."""
+    return obj.plain_number(vm) if isinstance(obj, ConstObject) else None
 
 
 def depth_of(number: NumberObject) -> int:
@@ -282,13 +313,41 @@ def as_arithmetic(operation: str, left: NumberObject, right: NumberObject) -> tu
 def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> Object | None:
     """`left operation right` as a deferred number, or None if it must be computed now."""
     operation, left, right = as_arithmetic(operation, left, right)
-    if operation not in SYMBOLS or not (defers(vm, left, right) if operation in UNFAILING else can_wait(vm, operation, left, right)):
+    if operation not in SYMBOLS:
+        return None
+    if prefers_formula(operation, left, right):
+        found = by_formula(vm, operation, left, right)
+        if found is not None or operation in OWN_INTS:
+            return found
+    if not (defers(vm, left, right) if operation in UNFAILING else can_wait(vm, operation, left, right)):
         return None
     try:
         value = OPERATIONS[operation](left.value, right.value)
     except OverflowError:
         return None
     return simplified(vm, operation, left, right, value)
+
+
+def prefers_formula(operation: str, left: NumberObject, right: NumberObject) -> bool:
+    """Return whether an operator that may fail is computed by a formula, if that is possible: where sympy's arithmetic isn't Python's."""
+    if are_ints(left, right):
+        if operation in ("**", "<<", ">>") and right.value > LARGEST_SHIFT:
+            return False
+        return operation in OWN_INTS or (operation == "**" and (right.pending or right.value < 0))
+    return operation in ("//", "%") or (operation == "**" and left.cls is float)
+
+
+def by_formula(vm: VM, operation: str, *operands: NumberObject) -> NumberObject | None:
+    """An operation that guards compute, which makes sure that it doesn't fail. None if they can't, or if no operand is symbolic."""
+    if syms_of(vm, operands) is None or not any(operand.pending for operand in operands):
+        return None
+    try:
+        made = DeferredNumber(operation, operands, OPERATIONS[operation](*[operand.value for operand in operands]))
+    except (ArithmeticError, ValueError):
+        return None
+    if made.cls not in (int, float) or made.depth > MAX_DEPTH or made.symbol(vm) is None:
+        return None
+    return made if made.cls is int or vm.graph.shapes.is_computed(made) else None
 
 
 def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
@@ -441,14 +500,9 @@ def simplified(vm: VM, operation: str, left: NumberObject, right: NumberObject, 
 
 
 def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of numbers as a ComparedNumbers, which guards its outcome only if asked; a comparison with a float is guarded at once.
-
-    None if no operand is symbolic.
-    """
-    if left.cls is float or right.cls is float:
-        return compared_with_float(vm, symbol, left, right)
+    """A comparison of numbers as a ComparedNumbers, which guards its outcome only if asked. None if no operand is symbolic."""
     if syms_of(vm, (left, right)) is None:
-        return None
+        return None if are_ints(left, right) else compared_with_float(vm, symbol, left, right)
     return ComparedNumbers(symbol, left, right)
 
 
@@ -460,8 +514,10 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float, which becomes a comparison with an int that has the
-    same outcome for all ints. None if it is neither."""
+    """The outcome of a comparison of two numbers, one of which is a float. That of a symbolic int with a known float becomes a comparison with an int that has
+    the same outcome for all ints. None if the outcome can't be guarded."""
+    if left.symbol(vm) is not None and right.symbol(vm) is not None:
+        return decided(vm, symbol, left, right)
     for number, other, relation in ((left, right, symbol), (right, left, MIRRORED[symbol])):
         if type(number) is DeferredNumber and number.pending and number.cls is float:
             return compared_by_its_leaf(vm, relation, number, other)
@@ -483,13 +539,24 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
     return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, int(right.value)))
 
 
+def decided(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
+    """A comparison of two numbers, one of which is a float, that guards compute; None if they can't."""
+    outcome = vm.graph.shapes.decide_floats(symbol, left, right)
+    return None if outcome is None else vm.const(outcome)
+
+
 def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
     """A comparison, with a known number, of a float that is computed from one symbolic number and monotone in it: that number is compared with the threshold at
     which the outcome changes. If the float isn't monotone, the number is guarded to be in a range of one outcome. None if it isn't such a comparison."""
     leaves = leaves_of(number)
-    if symbol in ("==", "!=") or len(leaves) != 1 or not is_setting(other):
+    if not is_setting(other):
         return None
+    if symbol in ("==", "!=") or len(leaves) != 1:
+        return decided(vm, symbol, number, NumberObject(other.constant(vm)))
     if course_with(number) is None:
+        found = decided(vm, symbol, number, NumberObject(other.constant(vm)))
+        if found is not None:
+            return found
         limit, outcome = other.constant(vm), bool(COMPARISONS[symbol](number.value, other.value))
         is_such = is_sure(vm, number, lambda within: all(bool(COMPARISONS[symbol](end, limit)) == outcome for end in within))
         return vm.const(outcome) if is_such else None
@@ -542,6 +609,9 @@ def magnitude(vm: VM, obj: Object) -> Object | None:
         return converted(vm, "abs", obj)
     if not isinstance(obj, NumberObject) or obj.symbolic(vm) is None:
         return None
+    found = by_formula(vm, "abs", obj)
+    if found is not None:
+        return found
     return obj if vm.graph.shapes.decide(operator.ge, obj.symbolic(vm), 0) else negated(vm, obj, "-")
 
 

@@ -382,7 +382,7 @@ def bits_of_pending(number: NumberObject) -> int:
     """The largest number of bits of an int whose value isn't known: it is symbolic, or computed from symbolic ints."""
     if number.operation:
         sizes = [bits_of(part) for part in number.operands]
-        return sum(sizes) if number.operation == "*" else MANY_BITS if number.operation == "**" else 1 + max(sizes)
+        return sum(sizes) if number.operation == "*" else MANY_BITS if number.operation in ("**", "<<") else 1 + max(sizes)
     return MANY_BITS if number.sym is None else LARGEST_SYMBOL.bit_length()
 
 

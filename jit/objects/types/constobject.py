@@ -53,6 +53,10 @@ class ConstObject(Object):
             vm.trail.fill(self, "pending", False)
         return self.value
 
+    def plain_number(self, vm: VM) -> Object | None:
+        """The number of Python that `int()` and `float()` take the value for, if that is symbolic and the value is no exact int or float; None otherwise."""
+        return None
+
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         return vm.from_real(member.__get__(self.constant(vm)))
 

@@ -143,7 +143,7 @@ def test_a_changed_scalar_is_told_by_its_value(caplog):
     finally:
         framejit.set_logs()
     (text,) = [record.getMessage() for record in caplog.records if record.name == "framejit.recompiles"]
-    assert f"scale: expected that it == {numpy.float64(2.5)!r}; found {numpy.float64(1.5)!r}" in text
+    assert "scale: expected that it == 2.5; found 1.5" in text
 
 
 @pytest.mark.parametrize(

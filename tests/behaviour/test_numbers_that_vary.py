@@ -1,0 +1,142 @@
+"""Operations on an int or a float that differs at each call, used in arithmetic of tensors: how often each program is compiled."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agreement import Comparison
+
+import framejit
+from framejit.guards.shapes import ShapesHold
+
+Program = Callable[..., Any]
+INTS = (2, 3, 4, 5, 6, 7)
+SIGNED = (-2, 3, -4, 5, 6, -7)
+FRACTIONS = (0.3, 0.4, 0.5, 0.6, 0.75, 0.81)
+FLOATS = (1.5, 2.25, 3.7, 4.5, 5.9, -6.1)
+PAIRS = ((0.1, 0.2), (0.3, 0.4), (0.5, 0.6), (0.2, 0.9), (0.7, 0.8), (0.11, 0.12))
+NUMPY_INTS, NUMPY_FLOATS, NUMPY_SHORT = tuple(map(np.int64, INTS)), tuple(map(np.float64, FRACTIONS)), tuple(map(np.float32, FRACTIONS))
+CROSSED = ((0.1, 0.2), (0.4, 0.3), (0.5, 0.6), (0.9, 0.2), (0.7, 0.8), (0.11, 0.12))
+STRANGE: dict[type, tuple[Any, ...]] = {
+    int: (0, 1, -1, 2, -3, 64, 1000, 2**31, -(2**53) - 1, 2**62, 2**63, -(2**70)),
+    np.int64: tuple(map(np.int64, (0, 1, -1, 64, 2**53 + 1, 2**62, 2**63 - 1, -(2**63)))),
+    np.float64: tuple(map(np.float64, (0.0, -0.0, 1.0, -0.5, 1e-320, 1e308, math.inf, -math.inf, math.nan))),
+    np.float32: tuple(map(np.float32, (0.0, -0.0, 1e-40, math.inf, math.nan))),
+    float: (0.0, -0.0, 1.0, -0.5, 2.5, 1e-320, 1e300, -1e300, 2.0**63, math.inf, -math.inf, math.nan),
+}
+
+PROGRAMS: dict[str, tuple[tuple[Any, ...], Program]] = {
+    "int of a float": (FRACTIONS, lambda x, t: x * int(t * 10)),
+    "int of a float as a size": (FRACTIONS, lambda x, t: x[: int(t * 10)] * 2),
+    "a part of a size": (FRACTIONS, lambda x, t: x[: int(x.shape[0] * t)] * 2),
+    "floor": (FLOATS, lambda x, t: x * math.floor(t)),
+    "ceil": (FLOATS, lambda x, t: x * math.ceil(t)),
+    "trunc": (FLOATS, lambda x, t: x * math.trunc(t)),
+    "round": (FLOATS, lambda x, t: x * round(t)),
+    "round to a digit": (FLOATS, lambda x, t: x * round(t, 1)),
+    "fraction": (FLOATS, lambda x, t: x * (t % 1.0)),
+    "fraction by int": (FLOATS, lambda x, t: x * (t - int(t))),
+    "remainder of an int": (INTS, lambda x, n: x * (n % 1.5)),
+    "whole quotient of floats": (FLOATS, lambda x, t: x * (t // 0.7)),
+    "two to a power": (INTS, lambda x, n: x * 2**n),
+    "two to a negative power": (INTS, lambda x, n: x * 2**-n),
+    "a power of itself": (INTS, lambda x, n: x * n**n),
+    "a power as a size": (INTS, lambda x, n: torch.ones(2**n).sum() + x),
+    "shifted": (INTS, lambda x, n: x * (1 << n)),
+    "inverse by a power": (INTS, lambda x, n: x * n**-1),
+    "square of a float": (FLOATS, lambda x, t: x * t**2),
+    "cube of a float": (FLOATS, lambda x, t: x * t**3),
+    "power of floats": (CROSSED, lambda x, pair: x * pair[0] ** pair[1]),
+    "magnitude of an int": (SIGNED, lambda x, n: x * abs(n)),
+    "magnitude as a size": (SIGNED, lambda x, n: x[: abs(n)] * 2),
+    "magnitude of a float": (FLOATS, lambda x, t: x * abs(t)),
+    "or": (INTS, lambda x, n: x * (n | 1)),
+    "exclusive or": (SIGNED, lambda x, n: x * (n ^ 5)),
+    "and": (INTS, lambda x, n: x * (n & 6)),
+    "gcd": (INTS, lambda x, n: x * math.gcd(n, 12)),
+    "whole logarithm": (INTS, lambda x, n: x * int(math.log2(n))),
+    "branch on two floats": (PAIRS, lambda x, pair: x * 2 if pair[0] < pair[1] else x),
+    "larger of two floats": (CROSSED, lambda x, pair: x * max(pair)),
+    "comparison of ints in arithmetic": (INTS, lambda x, n: x * (n * (n > 3) + (n < 5) * 2)),
+    "comparison of floats in arithmetic": (FRACTIONS, lambda x, t: x * (t * (t > 0.5))),
+    "returned comparison of an int": (INTS, lambda x, n: (x * n, n > 3)),
+    "returned comparison of a float": (FRACTIONS, lambda x, t: (x * t, t > 0.5)),
+    "returned comparison of two floats": (CROSSED, lambda x, pair: (x * pair[0], pair[0] < pair[1])),
+    "stored comparison of a computed float": (FRACTIONS, lambda x, t: {"y": x * t, "late": t * 2 - t**2 > 0.8}),
+    "NumPy's int": (NUMPY_INTS, lambda x, n: x[:n] * n),
+    "NumPy's int in arithmetic": (NUMPY_INTS, lambda x, n: x * (n + 1) / (2 * n)),
+    "NumPy's int that is returned": (NUMPY_INTS, lambda x, n: (x * n, n * 2, n / 3, n - 0.5)),
+    "NumPy's float": (NUMPY_FLOATS, lambda x, t: x * (1 - t) + x**t),
+    "NumPy's float that is returned": (NUMPY_FLOATS, lambda x, t: (x * t, t + 1, 2.5 / t)),
+    "branch on NumPy's float": (NUMPY_FLOATS, lambda x, t: x * 2 if 0.1 < t else x),
+    "conversions of NumPy's numbers": (NUMPY_FLOATS, lambda x, t: x * int(t * 10) * float(t) + t.item() + math.sqrt(t)),
+    "NumPy's short float": (NUMPY_SHORT, lambda x, t: x * t if t else x),
+}
+
+
+def compared(program: Program, values: tuple[Any, ...], backend: str) -> dict[str, Any]:
+    """Compare a compiled program with eager for these values, with all checks; the statistics."""
+    framejit.reset()
+    with framejit.config.replace(check="compile,guards,shapes"):
+        compiled = framejit.compile(program, backend=backend)
+    for value in values:
+        Comparison().same(*[outcome(function, value) for function in (program, compiled)], f"{value}")
+    return framejit.statistics()
+
+
+def outcome(program: Program, value: Any) -> Any:
+    """The result, or the type of the exception and its arguments."""
+    try:
+        return program(torch.arange(12.0) + 0.5, value)
+    except Exception as error:
+        return type(error), error.args
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_two_compilations(name: str, backend: str) -> None:
+    values, program = PROGRAMS[name]
+    counts = compared(program, values, backend)
+    assert counts["graphs"] == 2 and counts["graph_breaks"] == counts["fallbacks"] == 0, counts["reasons"]
+
+
+@pytest.mark.parametrize("name", [name for name, (values, _) in PROGRAMS.items() if type(values[0]) is not tuple and "a power" not in name])
+def test_strange_numbers(name: str) -> None:
+    """Numbers that are no ordinary ones are compiled again, or fail as in eager."""
+    values, program = PROGRAMS[name]
+    warnings.simplefilter("ignore")  # NumPy's, of overflows
+    strange = [value for value in STRANGE[type(values[0])] if "power" not in name or abs(value) < 2000 or type(value) is float]
+    if name == "shifted":
+        strange = [value for value in strange if value < 64]
+    compared(program, (*values[:2], *strange, *values), "eager")
+
+
+def test_with_inductor() -> None:
+    for name in ("int of a float as a size", "magnitude as a size", "two to a power", "fraction"):
+        values, program = PROGRAMS[name]
+        assert compared(program, values, "inductor")["graphs"] == 2, name
+
+
+def test_one_symbol_for_one_formula() -> None:
+    def f(x, t):
+        return x[: int(t * 10)] + x[: int(t * 10)] * 2
+
+    assert compared(f, FRACTIONS, "aot_eager")["graphs"] == 2
+
+
+def test_the_guard_names_the_computation() -> None:
+    def f(x, t):
+        return x[2 : int(t * 10)] if int(t * 10) > 3 else x
+
+    framejit.reset()
+    compiled = framejit.compile(f, backend="eager")
+    for value in FRACTIONS:
+        compiled(torch.arange(12.0), value)
+    guards = [guard.expected() for guard in compiled.entries[0].spec.guards if isinstance(guard, ShapesHold)]
+    assert any("int(t * 10.0) >= 4" in text for text in guards), guards
