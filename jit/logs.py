@@ -43,6 +43,7 @@ NAMES: dict[str, str] = {
     "trace": "the instructions as they are interpreted, with the depth of inlined calls",
     "resume": "the resume functions in which calls continue after a graph break, and where a call could not be split (+resume: their bytecode)",
     "backends": "what each backend was given, and how long it took",
+    "operators": "of operators that are called eagerly, which kernels were compiled, and why others weren't (compile_eager_operators)",
     "effects": "the changes of outside values and modes that compiled code makes after its graph",
 }
 """For each name of a log, the words that say what the log shows."""
