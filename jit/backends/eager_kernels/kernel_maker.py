@@ -21,6 +21,7 @@ from framejit.process.when_needed import is_being_imported, when_needed
 from framejit.torch_state import transforms_in_force
 
 compiled_call = when_needed("framejit.backends.eager_kernels.compiled_call")
+symbolic_call = when_needed("framejit.graph.symbolic_call")
 native = when_needed("framejit._operators")
 
 MOST_KERNELS = 16
@@ -41,11 +42,12 @@ class KernelMaker:
         self.operator = operator
         self.kernels = 0
         self.refusals: list[str] = []
+        self._is_hopeless = False
 
     @property
     def wrapped(self) -> type[Any]:
         """The class of arguments that are numbers and became tensors."""
-        return compiled_call.WrappedNumber  # type: ignore[no-any-return]
+        return symbolic_call.WrappedNumber  # type: ignore[no-any-return]
 
     def is_ready(self) -> bool:
         """Return whether this thread may wait for a compilation now: not while it compiles or traces something, nor under modes that see each operator."""
@@ -62,7 +64,9 @@ class KernelMaker:
         )
 
     def compile(self, arguments: Sequence[Any], expected: Sequence[torch.Tensor]) -> Any:
-        """The kernel for calls like this one, or None if they are left to torch's. See `CallToCompile` for the arguments."""
+        """The kernel for calls like this one, or None if they are left to torch's. See `SymbolicCall` for the arguments."""
+        if self._is_hopeless:
+            return None
         if self.kernels >= MOST_KERNELS:
             return self.refuse(f"there are {MOST_KERNELS} kernels for it already, for other dtypes, ranks, layouts or values")
         work = CompilingThread(self.operator, arguments, expected)
@@ -72,6 +76,7 @@ class KernelMaker:
         except RuntimeError as error:  # the interpreter is ending
             return self.refuse(str(error))
         if work.kernel is None:
+            self._is_hopeless = work.is_hopeless
             return self.refuse(work.refusal)
         self.kernels += 1
         logs.info("operators", f"{self.operator}: a kernel is compiled", described(arguments))
@@ -86,6 +91,7 @@ class KernelMaker:
         """Forget what was compiled and refused: part of `reset()`."""
         self.kernels = 0
         self.refusals = []
+        self._is_hopeless = False
 
 
 def described(arguments: Sequence[Any]) -> str:
@@ -98,30 +104,33 @@ def describe(argument: Any) -> str:
         return f"{str(argument.dtype).removeprefix('torch.')}{list(argument.shape)}"
     if isinstance(argument, list):
         return f"[{described(argument)}]"
-    return "a number" if isinstance(argument, compiled_call.WrappedNumber) else repr(argument)
+    return "a number" if isinstance(argument, symbolic_call.WrappedNumber) else repr(argument)
 
 
 class CompilingThread(threading.Thread):
     """Compiles one call. On a new thread none of torch's modes are in force that the program has set for its own, and autograd is not left out, as it is in an
-    operator's kernel. After it has ended, `kernel` is the result, or `refusal` says why there is none.
+    operator's kernel. After it has ended, `kernel` is the result, or `refusal` says why there is none; `is_hopeless`: nor for any other call.
     """
 
     def __init__(self, operator: OpOverload, arguments: Sequence[Any], expected: Sequence[torch.Tensor]) -> None:
         super().__init__(name="framejit-operator", daemon=True)
-        self._call: tuple[Any, ...] | None = (operator, arguments, expected)
+        self._work: tuple[OpOverload, Sequence[Any], Sequence[torch.Tensor]] | None = (operator, arguments, expected)
         self.kernel: Any = None
         self.refusal = ""
+        self.is_hopeless = False
 
     def run(self) -> None:
-        call, self._call = self._call, None
-        assert call is not None
+        assert self._work is not None
+        operator, arguments, expected = self._work
+        self._work = None
         native.use_torchs_kernels()
         with ExitStack() as stack:
             for context in (ONE_AT_A_TIME, compile_lock(), version_kept()):
                 stack.enter_context(context)
             try:
-                self.kernel = compiled_call.CallToCompile(*call).kernel()
-            except compiled_call.NotCompiled as error:
+                self.kernel = compiled_call.compile_call(symbolic_call.SymbolicCall(operator, arguments), expected)
+            except symbolic_call.NotCompiled as error:
                 self.refusal = str(error)
+                self.is_hopeless = isinstance(error, compiled_call.NeverCompiled)
             except Exception as error:
                 self.refusal = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
