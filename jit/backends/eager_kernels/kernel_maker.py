@@ -18,7 +18,6 @@ from framejit.process import underway
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.process.warning_filters import version_kept
 from framejit.process.when_needed import is_being_imported, when_needed
-from framejit.torch_state import transforms_in_force
 
 compiled_call = when_needed("framejit.backends.eager_kernels.compiled_call")
 symbolic_call = when_needed("framejit.graph.symbolic_call")
@@ -50,14 +49,13 @@ class KernelMaker:
         return symbolic_call.WrappedNumber  # type: ignore[no-any-return]
 
     def is_ready(self) -> bool:
-        """Return whether this thread may wait for a compilation now: not while it compiles or traces something, nor under modes that see each operator."""
+        """Return whether this thread may wait for a compilation now: not while it traces, compiles or imports something itself."""
         return not (
             underway.current() is not None
             or TracingContext.try_get() is not None
             or CompileContext.try_get() is not None
-            or torch._C._len_torch_dispatch_stack()
-            or torch._C._get_tracing_state() is not None
-            or transforms_in_force.are_in_force()
+            or torch.fx._symbolic_trace.is_fx_symbolic_tracing()
+            or torch.compiler.is_compiling()
             or ONE_AT_A_TIME._is_owned()  # type: ignore[attr-defined]
             or holds_compile_lock()
             or any(name.partition(".")[0] in IMPORTED and is_being_imported(name) for name in list(sys.modules))
