@@ -45,7 +45,7 @@ DEPENDENCIES := $(VENV)/.framejit-dependencies
 FILES := build/files-$(subst /,_,$(VENV))
 BUILT_FOR := build/torch-$(subst /,_,$(VENV))
 INSTALLED := build/installed-$(subst /,_,$(VENV))
-NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
+NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] runtime_c/operators/*.h runtime_c/operators/*.cpp guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
 .PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs wheel clean force

@@ -110,7 +110,7 @@ def find_packages() -> list[str]:
 
 
 def native_sources() -> list[str]:
-    """The C and C++ files of the extension; of those about one Python only the running version's."""
+    """The C and C++ files of the runtime; of those about one Python only the running version's."""
     of_all = [path for path in LAYOUTS.glob("*.c") if not path.stem.startswith("py3")]
     files = [*sorted((ROOT / "runtime_c").glob("*.c")), *sorted(of_all), LAYOUTS / f"{PYTHON_TAG}.c", *sorted((ROOT / "guards" / "native").glob("*.cpp"))]
     return [str(path.relative_to(ROOT)) for path in files]
@@ -130,7 +130,7 @@ class BuildAfresh(build):
 
 
 class BuildRuntime(build_ext):
-    """Compiles each file under its language's standard, in parallel, and only those that changed; links always."""
+    """Compiles each file under its language's standard, in parallel, and only those that changed; links always. A file of two modules is compiled once."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -176,18 +176,28 @@ class BuildRuntime(build_ext):
         super().build_extension(ext)
 
 
-def runtime_extension() -> Extension:
-    """The extension module, without what depends on torch, which only a build needs."""
+def extension(name: str, sources: list[str], libraries: list[str]) -> Extension:
+    """An extension module, without what depends on torch, which only a build needs."""
     return Extension(
-        "framejit._runtime",
-        sources=native_sources(),
+        name,
+        sources=sources,
         depends=headers(),
         include_dirs=["runtime_c", os.path.join("guards", "native")],
-        libraries=["c10"],  # no rpath: torch is imported first and has it loaded
+        libraries=libraries,  # no rpath: torch is imported first and has them loaded
         define_macros=[("FRAMEJIT_BUILT_FOR_PYTHON", f'"{sys.version_info[0]}.{sys.version_info[1]}"')],
         extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *SILENCED_WARNINGS, *os.environ.get("CFLAGS", "").split()],
         language="c++",
     )
+
+
+def extensions() -> list[Extension]:
+    """The runtime, and the kernels of operators: that module is loaded only where the program asks for them, since it needs more of torch's libraries."""
+    of_operators = sorted((ROOT / "runtime_c" / "operators").glob("*.cpp"))
+    programs_over_sizes = os.path.join("guards", "native", "shape_vm.cpp")
+    return [
+        extension("framejit._runtime", native_sources(), ["c10"]),
+        extension("framejit._operators", [*(str(path.relative_to(ROOT)) for path in of_operators), programs_over_sizes], ["c10", "torch_cpu", "torch_python"]),
+    ]
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
@@ -206,7 +216,7 @@ if __name__ == "__main__":
         package_dir=FOLDERS,
         package_data={"framejit": ["py.typed", "*.pyi", "breaks/programs/*.json"], "framejit.guards": ["*.pyi"]},
         install_requires=[found.requirement() if found is not None else ANY_TORCH, *DEPENDENCIES],
-        ext_modules=[runtime_extension()],
+        ext_modules=extensions(),
         cmdclass={"build": BuildAfresh, "build_ext": BuildRuntime},
         # Wheels of one version for different torches have different names.
         options={"bdist_wheel": {"build_number": "{}{:02}torch".format(*found.minor)}} if found is not None else {},

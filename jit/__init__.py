@@ -29,6 +29,7 @@ with collector.off():
         UnknownBackend,
         UnknownLog,
         UnknownMode,
+        UnknownOperator,
         UnknownOption,
         Unsupported,
     )
@@ -38,6 +39,7 @@ with collector.off():
     from framejit.said.stance import set_stance
     from framejit.user.api import compile, is_compiling, reset
     from framejit.user.callbacks import on_compile
+    from framejit.user.eager_operators import compile_eager_operators
     from framejit.user.explanation import explain
     from framejit.user.export import export
     from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
@@ -49,10 +51,10 @@ collector.age_what_is_there()
 
 __version__ = environment.VERSION
 __all__ = [
-    "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend",
-    "UnknownLog", "UnknownMode", "UnknownOption", "Unsupported",
-    "allow_in_graph", "assume_constant_result", "compile", "compile_operators", "disable", "disable_nested_graph_breaks", "disallow_in_graph",
-    "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load_profile", "mark_dynamic", "mark_static", "mark_unbacked",
-    "maybe_mark_dynamic", "on_compile", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame", "statistics",
-    "substitute_in_graph", "valid_inputs", "wait_until_compiled",
+    "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend", "UnknownLog",
+    "UnknownMode", "UnknownOperator", "UnknownOption", "Unsupported",
+    "allow_in_graph", "assume_constant_result", "compile", "compile_eager_operators", "compile_operators", "disable", "disable_nested_graph_breaks",
+    "disallow_in_graph", "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load_profile", "mark_dynamic",
+    "mark_static", "mark_unbacked", "maybe_mark_dynamic", "on_compile", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame",
+    "statistics", "substitute_in_graph", "valid_inputs", "wait_until_compiled",
 ]  # fmt: skip

@@ -211,6 +211,10 @@ class UnknownBackend(FramejitError):
     """No backend of this name is built in, registered, or installed as an entry point."""
 
 
+class UnknownOperator(FramejitError, ValueError):
+    """No operator of torch's has this name, or no kernel can be compiled for it."""
+
+
 def suggestion(name: str, known: Iterable[str], listing: bool = False) -> str:
     """The end of an error message about an unknown `name`: it suggests the nearest of the `known` names, and with `listing` lists all of them."""
     names = sorted(known)

@@ -44,6 +44,7 @@ NAMES: dict[str, str] = {
     "resume": "the resume functions in which calls continue after a graph break, and where a call could not be split (+resume: their bytecode)",
     "backends": "what each backend was given, and how long it took",
     "cache": "which compiled code is written to disk or taken from there, and why other code isn't",
+    "operators": "of operators that are called eagerly, which kernels were compiled, and why others weren't (compile_eager_operators)",
     "effects": "the changes of outside values and modes that compiled code makes after its graph",
 }
 """For each name of a log, the words that say what the log shows."""

@@ -28,7 +28,7 @@ PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 """Programs as users write them, which the break pages show: nothing imports them."""
 
 # Room -> the rooms that it may import of, besides itself and the foundation, which everyone may know.
-FOUNDATION = {"_runtime", "breaks", "config", "errors", "logs", "process", "program", "report", "said", "torch_state", "trail"}
+FOUNDATION = {"_operators", "_runtime", "breaks", "config", "errors", "logs", "process", "program", "report", "said", "torch_state", "trail"}
 ENTRANCES = {"", "__main__", "build_check", "environment"}
 """The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""
 ALLOWED: dict[str, set[str]] = {
@@ -311,7 +311,8 @@ def test_python_versions_are_asked_for_in_version_files_only():
     assert not asking
 
 
-NATIVE = [path for folder in ("runtime_c", "guards/native") for path in sorted((ROOT / folder).iterdir()) if path.suffix in (".c", ".cpp", ".h")]
+NATIVE_FOLDERS = ("runtime_c", "runtime_c/operators", "guards/native")
+NATIVE = [path for folder in NATIVE_FOLDERS for path in sorted((ROOT / folder).iterdir()) if path.suffix in (".c", ".cpp", ".h")]
 OF_ONE_VERSION = r"PY_VERSION_HEX|Py_BUILD_CORE|internal/pycore|\w+_version_tag|_Py_CODEUNIT|_PyFunction_\w+|_PyDict_\w+|_PySet_\w+|PyWeakref_GET_OBJECT"
 
 

@@ -112,10 +112,10 @@ bool ShapeProgram::read(const int64_t *word, const int64_t *end, size_t inputs) 
     return code.size() == registers.size() - results;
 }
 
-bool ShapeProgram::holds() const {
+bool ShapeProgram::holds(int64_t *of_caller) const {
     using enum ShapeOperation;
-    const int64_t *const all = registers.data();
-    int64_t *out = registers.data() + results;
+    const int64_t *const all = of_caller;
+    int64_t *out = of_caller + results;
     for (const ShapeInstruction &step : code) {
         const int64_t a = all[step.first], b = all[step.second];
         int64_t &result = *out++;

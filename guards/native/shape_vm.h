@@ -37,7 +37,10 @@ struct ShapeProgram {
     bool read(const int64_t *word, const int64_t *end, size_t inputs);
 
     /* Whether all that the program demands is so, and could be found out without an overflow. The inputs are in the registers. */
-    bool holds() const;
+    bool holds() const { return holds(registers.data()); }
+
+    /* The same with registers of the caller's, as many, which hold the inputs and the constants: several threads may run the program at once. */
+    bool holds(int64_t *of_caller) const;
 };
 
 /* The operations in their order. */

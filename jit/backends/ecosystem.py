@@ -52,9 +52,20 @@ def compile_lock() -> AbstractContextManager[Any]:
     return import_module("torch._dynamo.convert_frame").compile_lock
 
 
+def _loaded_compile_lock() -> Any:
+    """torch's lock, or None while nothing has imported the module that it is in."""
+    return getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+
+
+def holds_compile_lock() -> bool:
+    """Return whether this thread holds torch's lock: it is inside of a compilation."""
+    lock = _loaded_compile_lock()
+    return lock is not None and lock._is_owned()  # type: ignore[no-any-return]
+
+
 def _free_compile_lock() -> None:
     """In a forked process, forget that a thread which isn't there held torch's lock."""
-    lock: Any = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    lock = _loaded_compile_lock()
     if lock is not None:
         free_in_child(lock)
 

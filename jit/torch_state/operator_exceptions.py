@@ -80,6 +80,11 @@ NEED_ELEMENTS = unstated(
     why="A schema doesn't say what a kernel checks, and Inductor leaves these checks out.",
     names="max min amax amin aminmax argmax argmin median nanmedian mode kthvalue select as_strided cummax cummin",
 )
+READ_ELSEWHERE = unstated(
+    "Inductor's code reads past the end of a tensor for which torch's kernel says that an argument is out of range.",
+    why="The fake implementation checks nothing, so that there is no guard on the tensor's sizes, and a schema doesn't say what a kernel checks.",
+    names="as_strided_copy as_strided_scatter kthvalue",
+)
 PRODUCTS_OF_SPARSE = unstated(
     "All backends leave them to torch's kernels if the first factor is sparse and the other one is a matrix, or matrices.",
     why="It is a property of the backends. A schema doesn't say for which layouts there are kernels.",

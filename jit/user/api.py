@@ -13,6 +13,7 @@ from torch import nn
 
 from framejit import config
 from framejit._runtime import CompiledFunction
+from framejit.backends.eager_kernels import in_force as eager_kernels
 from framejit.backends.registry import Backend, BackendFn, lookup
 from framejit.driver import retained
 from framejit.driver.callback import Compiler
@@ -234,6 +235,7 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
 def reset() -> None:
     """Throw away all compiled code, and the statistics. Functions compile again when they are called next."""
     reset_compiled()
+    eager_kernels.forget()
     reset_statistics()
 
 

@@ -1,0 +1,1 @@
+"""Compiled kernels for operators that are called eagerly, outside of any compiled function."""
