@@ -1,7 +1,7 @@
 """Measures the seconds of CPU that deep models need until their first result in a second process, with all caches warm, beside torch.compile.
 
-Each compiler runs in a process that fills its caches on disk, and then in the one that is measured. `import torch`, `import framejit` and the construction of the
-model don't count.
+Each compiler runs in a process that fills its caches on disk, and then in the one that is measured. `import torch`, `import framejit` and the construction of
+the model don't count.
 
     python -m tools.bench.second                       every model
     python -m tools.bench.second --only bert36 --markdown docs/second-table.md
