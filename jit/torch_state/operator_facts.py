@@ -55,3 +55,10 @@ def writes_to_first(overload: OpOverload) -> bool:
     schema = overload._schema
     written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
     return written[0] and not any(written[1:]) and len(schema.returns) == 1 and torch.Tag.nondeterministic_seeded not in overload.tags
+
+
+@cache
+def takes_number(name: str, argument: str) -> bool:
+    """Return whether every overload of ATen's operator that has this argument takes a number for it, and no tensor."""
+    types = [str(each.type) for overload in overloads_of_method(name) for each in overload._schema.arguments if each.name == argument]
+    return bool(types) and all(kind == "number" for kind in types)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from framejit import breaks
-from framejit.objects.core.object import VM, Object, fold
-from framejit.objects.core.registry import models
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Object, Raise, fold
+from framejit.objects.core.registry import Model, around, models
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import EnumObject
 from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
@@ -48,6 +50,30 @@ def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
 
 PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None)})
 folded(EnumType.__call__, "_missing_")
+
+
+@around(EnumType.__call__)
+def member_of_value(vm: VM, cls: Object, *args: Object, own: Model, **kwargs: Object) -> Object:
+    """`Cls(value)`. For a value that no member has, the class's own `_missing_` is called, which is traced."""
+    given = [vm.observe(arg) for arg in args]
+    real = vm.observe(cls).constant(vm)
+    missing = vm.raw_type_lookup(real, "_missing_") if len(given) == 1 and not kwargs and type(real) is EnumType else None
+    if not isinstance(missing, classmethod) or type(missing.__func__) is not FunctionType or given[0].cls not in PLAIN:
+        return own(vm, cls, *args, **kwargs)
+    if is_enums_own(vm, [real, given[0].constant(vm)], "_missing_") or not makes_members_by_value(vm, real):
+        return own(vm, cls, *args, **kwargs)
+    try:
+        found = vm.observe(abstract.call(vm, abstract.getattr_(vm, vm.const(real), "_missing_"), given))
+    except Raise:
+        return own(vm, cls, *args, **kwargs)  # which breaks: the exception's context is the error that the member is missing
+    return found if isinstance(found, EnumObject) and found.cls is real else own(vm, cls, *args, **kwargs)
+
+
+def makes_members_by_value(vm: VM, cls: type) -> bool:
+    """Return whether `Cls(value)` runs no more of the program's code than `_missing_`."""
+    new = vm.raw_type_lookup(cls, "__new__")
+    return getattr(new, "__func__", new) is enum.Enum.__new__
+
 for _name in ("__getitem__", "__contains__", "__len__", "__bool__"):
     folded(getattr(EnumType, _name))
 folded(EnumType.__repr__, shows_name=True)

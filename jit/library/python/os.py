@@ -1,11 +1,14 @@
-"""os.fspath(), by which paths are made of texts and of other paths."""
+"""os.fspath(), by which paths are made of texts and of other paths, and what C code knows about the form of paths."""
 
 from __future__ import annotations
 
 import os
+import posix
 
 from framejit.objects.core.object import VM, Object, call_special
-from framejit.objects.core.registry import models
+from framejit.objects.core.registry import models, pure
+
+pure(*(getattr(posix, name) for name in ("_path_splitroot", "_path_splitroot_ex", "_path_normpath") if hasattr(posix, name)))
 
 
 @models(os.fspath)

@@ -22,6 +22,10 @@ def wrap_pattern(vm: VM, value: Any, source: Source | None) -> Object:
     return ConstObject(value, source)
 
 
+if hasattr(re, "_ZeroSentinel"):
+    wraps(re._ZeroSentinel, by_identity=True)(wrap_pattern)  # the default of arguments in newer versions, an int
+
+
 @models(re.Pattern.finditer)
 def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -> Object:
     """`pattern.finditer(text)`: an iterator over all matches, found at once."""

@@ -310,16 +310,16 @@ class Values(Protocol[Obj]):
         """The value itself, as a key by identity; guarded to be none of the other such keys, unless it is one of them. `is_fixed`: its identity is guarded."""
 
 
-class Classes(Protocol[Obj_co]):
+class Classes(Protocol[Obj]):
     """The attributes of the real classes of values. Both their presence and their absence are guarded, unless the class is immutable."""
 
-    def type_lookup(self, cls: type, name: str) -> Obj_co | None:
+    def type_lookup(self, cls: type, name: str) -> Obj | None:
         """A class attribute as _PyType_Lookup finds it: an observed Object."""
 
     def raw_type_lookup(self, cls: type, name: str) -> Any:
         """A class attribute as _PyType_Lookup finds it: the real object, or MISSING."""
 
-    def store_on_class(self, cls: type, name: str, value: Obj_co) -> None:  # type: ignore[misc]  # values of the trace, whichever they are
+    def store_on_class(self, cls: type, name: str, value: Obj) -> None:
         """Set an attribute of a class. Breaks if that does more than set it."""
 
     def rest_on_bases(self, cls: type) -> None:

@@ -229,7 +229,7 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
     return captured(vm, function, args, kwargs, how, reentrant)
 
 
-def without_gradients(vm: VM, function: Object, args: tuple[Object, ...]) -> Object:
+def without_gradients(vm: TorchVM, function: Object, args: tuple[Object, ...]) -> Object:
     """The result of a reentrant checkpoint none of whose arguments requires a gradient: autograd records nothing, whatever the weights require."""
     result = vm.observe(vm.call_app(plain.without_gradients, [function, TupleObject(list(args))]))
     given = [vm.observe(arg) for arg in args]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -45,15 +45,15 @@ class Collective:
     name: str
     given: dict[str, Object]
 
-    def refuse(self, why: str) -> Any:
-        return self.vm.unsupported(breaks.UnsupportedCall(f"torch.distributed.{self.name} {why}"))
+    def refuse(self, why: str) -> NoReturn:
+        self.vm.unsupported(breaks.UnsupportedCall(f"torch.distributed.{self.name} {why}"))
 
     def constant(self, name: str, default: Any = None) -> Any:
         return self.vm.observe(self.given[name]).constant(self.vm) if name in self.given else default
 
     def tensor(self, value: Object) -> TensorObject:
         """A tensor that takes part in it."""
-        found = self.vm.observe(value)
+        found: Object = self.vm.observe(value)
         if not isinstance(found, TensorObject) or found.cls not in (torch.Tensor, torch.nn.Parameter):
             self.refuse("on what is no plain tensor")
         fake = found.look(self.vm)

@@ -33,5 +33,6 @@ def constant_of_group(function: Callable[[Any], Any]) -> None:
     models(function)(ask)
 
 
-for _method in (ProcessGroup.rank, ProcessGroup.size, ProcessGroup.name, ProcessGroup.group_name.fget):
-    constant_of_group(_method)
+for _name in ("rank", "size", "name"):
+    constant_of_group(vars(ProcessGroup)[_name].__func__)  # the class itself gives, with some versions of pybind11, an instance method
+constant_of_group(vars(ProcessGroup)["group_name"].fget)

@@ -8,16 +8,17 @@ from framejit.objects.core.object import Object
 from framejit.objects.core.registry import RuleOrder, library
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.torch_state.operator_facts import takes_number
 
-WITH_VALUE = frozenset({"addcmul", "addcmul_", "addcdiv", "addcdiv_"})
-"""Functions whose `value` is a number; others take a tensor there."""
+NAMES = ("alpha", "value")
+"""Keywords under which operators take a number."""
 
 
 @library(RuleOrder.BY_ARGUMENTS)
 def with_numbers(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call with a number in the place of such a tensor."""
-    name = "alpha" if "alpha" in kwargs else "value"
-    if name not in kwargs or operation_of(function.value) is None or (name == "value" and function.value.__name__ not in WITH_VALUE):
+    name = next((name for name in NAMES if name in kwargs), None)
+    if name is None or operation_of(function.value) is None or not takes_number(function.value.__name__, name):
         return None
     given = vm.observe(kwargs[name])
     if not isinstance(given, TensorObject) or given.look(vm).dim() or given.fake.requires_grad:

@@ -19,8 +19,8 @@ def step(p: torch.Tensor, g: torch.Tensor, lr: torch.Tensor) -> Any:
 
 def with_value(p: torch.Tensor, g: torch.Tensor, lr: torch.Tensor) -> Any:
     p.sub_(g, alpha=lr)
-    others = p.addcdiv(g, g + 1, value=lr), torch.addcmul(p, g, g, value=lr), p.masked_fill(g > 1, value=lr), torch.addmm(p[None], g[None], torch.eye(3), beta=lr)
-    return others
+    product = torch.addmm(p[None], g[None], torch.eye(3), beta=lr)
+    return product, p.addcdiv(g, g + 1, value=lr), torch.addcmul(p, g, g, value=lr), p.masked_fill(g > 1, value=lr)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
