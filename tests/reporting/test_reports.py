@@ -384,7 +384,6 @@ def sets_stance(t):
         return t + 1
 
 
-FACTOR = 3
 context = contextvars.ContextVar("context")
 context.set([2])
 
