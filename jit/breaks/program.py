@@ -302,8 +302,9 @@ class CachedCall(BreakOf):
     """The program calls a function under `functools.lru_cache`, whose cache may give another answer than running the function would.
 
     A cached function that reads globals, attributes or settings may have been called before they changed. One that changes something does so at its
-    first call only. One that returns a list, a tensor or another object returns the same object each time. So such a function is never traced. The program's
-    own functions are called natively; caches of installed packages, of torch and of the standard library are looked up while tracing, and by a guard.
+    first call only. One that returns a list, a tensor or another object returns the same object each time. So such a function is never traced. Caches
+    of installed packages, of torch and of the standard library are looked up while tracing, and by a guard; so are those of the program's functions that
+    compute a number or a text from constants, and read nothing but globals. The program's other functions are called natively.
     """
 
     id = "FJ026"

@@ -33,6 +33,7 @@ def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
     programs = [] if guard is None else [(guard.program, [symbols.get(source) or sympy.Dummy(integer=True) for source in guard.inputs()])]
     for symbol, formula in shapes.by_formulas.formulas.items():
         stand_in = sympy.Dummy(integer=symbol.is_integer, real=True)
-        programs.append(shape_program.compile_shapes([sympy.Eq(symbol, stand_in, evaluate=False)], formulas={stand_in: formula}))
+        program, inputs = shape_program.compile_shapes([sympy.Eq(symbol, stand_in, evaluate=False)], formulas={stand_in: formula})
+        programs.append((program, list(inputs)))
     sizes = {symbol: (0, None) for source, symbol in symbols.items() if isinstance(source, TENSOR_NUMBERS)}
     prove.prove([], assumed, sizes, SECONDS, names, programs).require()

@@ -384,14 +384,8 @@ def sets_stance(t):
         return t + 1
 
 
-FACTOR = 3
 context = contextvars.ContextVar("context")
 context.set([2])
-
-
-@functools.lru_cache
-def times_global(n):
-    return n * FACTOR
 
 
 @functools.lru_cache
@@ -608,7 +602,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ023", lambda t: t * (torch.initial_seed() % 3), None, lambda t, seed: t * (seed % 3), lambda: (x, 7)),
     ("FJ024", lambda t: (framejit.skip_frame(), t + 1)[1], None, plain, None),
     ("FJ025", sets_stance, None, plain, None),
-    ("FJ026", lambda t: t + times_global(2), None, lambda t, n: t + n, lambda: (x, times_global(2))),
+    ("FJ026", lambda t: t + listed(2)[0], None, lambda t, n: t + n, lambda: (x, listed(2)[0])),
     ("FJ026", lambda t: t + listed(2)[0], None, lambda t: t + assumed(2)[0], None),
     ("FJ029", lets_go, None, closes, None),
     ("FJ030", breaks_in_a_loop, lambda: (x, {1, 2}), lambda t, items: breaks_in_a_loop(t, list(items)), lambda: (x, {1, 2})),

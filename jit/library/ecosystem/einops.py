@@ -1,4 +1,4 @@
-"""einops: at its first call in a process, it searches its classes and all imported modules for the backend of a tensor's type, and remembers it."""
+"""einops: it searches for the backend of a tensor's type at its first call in a process, and keeps what it has computed from patterns and sizes in caches."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import sys
 
 import torch
 
+from framejit.library.python.cached import NEED_ARGUMENTS_ALONE
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import named
 from framejit.objects.types.funcobject import FunctionObject
 
 BACKENDS = "einops._backends"
+NEED_ARGUMENTS_ALONE.update(("einops.einops", name) for name in ("_prepare_transformation_recipe", "_reconstruct_from_shape_uncached"))
 
 
 @named(BACKENDS, "get_backend")
 def get_backend(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Have einops find the backend of tensors, as the program's first call would, so that the trace reads it from einops's table.
+    """Have einops search its classes and all imported modules for the backend of tensors, as the program's first call would, so that the trace reads it from
+    einops's table.
 
     Versions of einops before 0.7 have no such table: their code is traced as it is.
     """

@@ -1,4 +1,4 @@
-"""functools.lru_cache: the cache of a library's function is asked while tracing; the program's own cached functions run natively."""
+"""functools.lru_cache: a cache is asked while tracing, and by a guard, if it makes no difference when the function runs; else it is called natively."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ from typing import Any
 import torch
 
 from framejit import breaks
-from framejit.guards.kinds import ValueIs
+from framejit.guards.kinds import ValueIs, same_constant
 from framejit.guards.source import MISSING, Source
 from framejit.library.directives.declared import said_of
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, Namespace, Object
 from framejit.objects.core.registry import is_pure, pure, wraps
+from framejit.objects.numbers.numberobject import NumberObject, has_symbols
+from framejit.objects.numbers.unbackednumber import UnbackedValue
+from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.funcobject import MethodObject
+from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import code_kinds
 from framejit.said.functions import Treatment
 
+NUMBERS: tuple[type, ...] = (*SCALARS, type(None))
+NEED_ARGUMENTS_ALONE: set[tuple[str, str]] = set()
+"""Functions of libraries, by module and qualified name, that read nothing but their arguments, and whose results nothing changes or tells from equal ones."""
 CachedFunction: type = type(functools.lru_cache(abstract.iterate))
 
 
 class CachedFunctionObject(Object):
     """A function under lru_cache. Its cache may hold a different result from what a computation would give now, and returns the same object each time.
 
-    So the cache of a library's function is asked while tracing, and again by a guard: its result is a value from outside. It is assumed not to matter to
-    a library when such a function runs for the first time; the program's own functions are called where the program calls them, by a break.
+    So the cache is asked while tracing, and again by a guard: its result is a value from outside. It is assumed not to matter to a library when such a
+    function runs for the first time. Nor does it for a function of the program that computes a number from constants. The program's other functions are
+    called where the program calls them, by a break.
     """
 
     __slots__ = ()
@@ -45,18 +53,33 @@ class CachedFunctionObject(Object):
             vm.unsupported(breaks.CachedCall(repr(self.value)))
         if said_of(function) is Treatment.CONSTANT:
             return abstract.call(vm, vm.pin(function), args, kwargs)
+        needs_arguments_alone = (function.__module__, function.__qualname__) in NEED_ARGUMENTS_ALONE
+        if needs_arguments_alone and any(map(functools.partial(varies, vm), (*args, *kwargs.values()))):
+            return abstract.call(vm, vm.pin(function), args, kwargs)
+        of_program = code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
+        if of_program and not self.is_number_of_constants(vm, function, [*args, *kwargs.values()]):
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}
-        of_program = code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
-        if of_program or (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
+        if needs_arguments_alone and not any(value is MISSING for value in (*given, *named.values())):
+            return vm.pin(self.value(*given, **named))
+        if (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         try:
             result = self.value(*given, **named)
         except Exception:
             vm.unsupported(breaks.CachedCall(function.__qualname__))
+        if of_program and not is_number(result):
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
         types = tuple(map(type, (*given, *named.values())))
         vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result, function.__qualname__))
         return vm.pin(result)
+
+    def is_number_of_constants(self, vm: VM, function: FunctionType, args: list[Object]) -> bool:
+        """Return whether a function of the program computes a number from constants, reading nothing but globals that the trace hasn't changed."""
+        if not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__)):
+            return False
+        return all(vm.observe(arg).cls in NUMBERS and vm.observe(arg).is_knowable() and not varies(vm, arg) for arg in args)
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         return self if obj is None else MethodObject(self, obj)
@@ -98,9 +121,22 @@ def may_read_changes(vm: VM, function: FunctionType) -> bool:
     return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
 
 
+def varies(vm: VM, arg: Object) -> bool:
+    """Return whether an argument is a number that has no one value in the trace, or a tuple with such a number in it."""
+    arg = vm.observe(arg)
+    if isinstance(arg, TupleObject):
+        return any(varies(vm, item) for item in arg.items(vm))
+    return isinstance(arg, UnbackedValue) or (isinstance(arg, NumberObject) and arg.pending and has_symbols(vm, arg))
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number, a text or None, or a tuple of such."""
+    return all(map(is_number, value)) if type(value) is tuple else type(value) in NUMBERS
+
+
 @dataclass(frozen=True, slots=True)
 class CachedResult:
-    """Asks a cache whether it still gives the same object, as the call itself would: if it has dropped the arguments, the function
+    """Asks a cache whether it still gives the same object, as the call itself would, or the same number: if it has dropped the arguments, the function
     makes another object. `types`: those of the arguments, since a cache may distinguish 1 from 1.0."""
 
     function: Any
@@ -112,7 +148,8 @@ class CachedResult:
 
     def __call__(self) -> bool:
         try:
-            return self.function(*self.args, **dict(self.kwargs)) is self.result
+            found = self.function(*self.args, **dict(self.kwargs))
+            return found is self.result or (is_number(found) and same_constant(found, self.result))
         except Exception:
             return False  # the call itself will report it
 

@@ -554,9 +554,9 @@ def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: Num
     if symbol in ("==", "!=") or len(leaves) != 1:
         return decided(vm, symbol, number, NumberObject(other.constant(vm)))
     if course_with(number) is None:
-        found = decided(vm, symbol, number, NumberObject(other.constant(vm)))
-        if found is not None:
-            return found
+        computed = decided(vm, symbol, number, NumberObject(other.constant(vm)))
+        if computed is not None:
+            return computed
         limit, outcome = other.constant(vm), bool(COMPARISONS[symbol](number.value, other.value))
         is_such = is_sure(vm, number, lambda within: all(bool(COMPARISONS[symbol](end, limit)) == outcome for end in within))
         return vm.const(outcome) if is_such else None

@@ -50,3 +50,35 @@ def test_a_version_without_a_table_of_types_is_traced():
     pytest.importorskip("einops")
     done = subprocess.run([sys.executable, "-c", OLDER], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
+
+
+SIZES = """
+import framejit
+import torch
+from einops import rearrange, reduce, repeat
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.last = 0, None
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x
+        y = rearrange(torch.sin(x), "b n (h d) -> b h n d", h=2)
+        return reduce(repeat(y, "b h n d -> b h (n r) d", r=2), "b h n d -> b n", "sum")
+
+net, plain = Net(), Net()
+fast = framejit.compile(net, backend="eager", fullgraph=True)
+for n in (3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14):
+    x = torch.randn(2, n, 4)
+    assert torch.equal(fast(x), plain(x))
+assert net.calls == 11 and net.last is x
+assert framejit.statistics()["graphs"] == 2, framejit.statistics()
+"""
+
+
+def test_sizes_that_vary_are_compiled_once_also_after_a_change():
+    pytest.importorskip("einops")
+    done = subprocess.run([sys.executable, "-c", SIZES], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr

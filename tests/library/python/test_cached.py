@@ -1,4 +1,4 @@
-"""Functions behind functools.lru_cache: they are called natively, so that the program's cache counts and answers as it does in eager."""
+"""Functions behind functools.lru_cache: the program's cache answers as it does in eager. It is asked by guards, or functions are called natively."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_the_cache_is_asked_for_what_may_have_changed(function, monkeypatch):
             seen += [f(x, 2), f(x, 3)]
         monkeypatch.undo()
         cached.cache_clear()
-        seen += [f(x, 2), f(x, 3), tuple(cached.cache_info())]
+        seen += [f(x, 2), f(x, 3), tuple(cached.cache_info())[1:]]
         return [*seen, LOG[:], seen[0][1] is seen[1][1]]
 
     agree_over_calls(program, stops=True)
 
 
 @pytest.mark.parametrize("function, arguments", [
-    (scaled, (3,)), (lambda n: scaled(n, by=3), (3,)), (lambda text, mark=",": tuple(map(int, text.split(mark))), ("1,2",)),
-    (lambda d: torch.finfo(d).min, (torch.float32,)), (lambda n: math.floor(math.pi * n), (2,)), (lambda shape, n: shape[0] * n, ((2, 3), 4)),
+    (lambda n: scaled(n, by=3), (3,)), (lambda text, mark=",": tuple(map(int, text.split(mark))), ("1,2",)),
+    (lambda d: torch.finfo(d).min, (torch.float32,)), (lambda shape, n: shape[0] * n, ((2, 3), 4)),
     (lambda n: torch.float32 if n else torch.int64, (1,)), (lambda kind: kind.__name__, (int,)), (Stretched.neither, (Stretched(), 1)),
 ])  # fmt: skip
 def test_functions_of_the_program_behind_a_cache_are_called_natively(function, arguments):
@@ -118,6 +118,47 @@ def test_functions_of_the_program_behind_a_cache_are_called_natively(function, a
         return [f(x), f(x), cached.cache_info()]
 
     agree_over_calls(program, stops=True)
+
+
+@pytest.mark.parametrize("function, arguments", [
+    (scaled, (3,)), (scaled, (2.5, 3)), (lambda n: math.floor(math.pi * n), (2,)), (lambda name: len(name) % 2, ("conv",)), (lambda n: n + Setting, (1,)),
+    (lambda n: None if n > 3 else n / 2, (3,)), (lambda flag, text: text if flag else "", (True, "a")),
+])  # fmt: skip
+def test_caches_of_numbers_are_asked_by_guards(function, arguments):
+    def program(compile):
+        cached = functools.lru_cache(function)
+        f = compile(lambda t: (t + 1, cached(*arguments)))
+        return [f(x), f(x), tuple(cached.cache_info())[1:]]
+
+    agree_over_calls(program)
+
+
+def test_a_cache_answers_with_what_it_has():
+    """Also with what was computed before a global changed, or for an argument that is equal; and with what is new after it was cleared."""
+
+    def program(compile):
+        cached, other = functools.lru_cache(lambda n: n + Setting), functools.lru_cache(lambda n, k: n * k)
+        f = compile(lambda t: (t * cached(1), cached(1), other(1, 2), other(2, 0.0)))
+        set_setting(3)
+        seen = [other(1.0, 2), other(2, -0.0), f(x)]
+        set_setting(8)
+        seen += [f(x)]
+        cached.cache_clear(), other.cache_clear()
+        seen += [f(x), f(x)]
+        set_setting(3)
+        return seen
+
+    agree_over_calls(program)
+
+
+def test_numbers_that_vary_are_computed_natively():
+    def program(compile):
+        cached = functools.lru_cache(lambda n: n * 2)
+        f = compile(lambda t: t * cached(t.shape[0]) + 1)
+        return [f(torch.ones(n)) for n in range(2, 20)]
+
+    agree_over_calls(program, stops=True)
+    assert framejit.statistics()["fallbacks"] == 0
 
 
 def test_cached_functions_made_in_compiled_code():
