@@ -13,7 +13,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r "$root/setup.py" "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/guards" "$root/runtime_c" "$root/tests" "$copy"
 mkdir "$copy/links"
 cp -r "$root/jit" "$copy/jit"
-rm -rf "$copy/jit/guards" "$copy"/jit/_runtime*.so
+rm -rf "$copy/jit/guards" "$copy"/jit/_*.so
 ln -s ../guards "$copy/jit/guards"
 ln -s ../jit "$copy/links/framejit"
 cd "$copy"
@@ -29,6 +29,6 @@ LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.s
     "$python" -m pytest -q -p no:cacheprovider -p no:faulthandler --timeout=0 -k "not ($measuring)" "$@"
 
 echo "== PYTHONMALLOC=debug"
-rm -rf build jit/_runtime*.so
+rm -rf build jit/_*.so
 "$python" setup.py -q build_ext --inplace
 PYTHONMALLOC=debug "$python" -m pytest -q -p no:cacheprovider --timeout=0 -k "not ($measuring)" "$@"
