@@ -81,7 +81,7 @@ def weak_reference(vm: VM, value: Object) -> Object:
 
 
 def looked_up(vm: VM, args: list[Object]) -> Object | None:
-    """The value of a key, None if it is missing; guarded. Raises NotConstant if the lookup isn't one of an object that is compared by identity, from outside."""
+    """The value of a key, None if it is missing; guarded. Raises NotConstant unless both come from outside, and the key is compared by identity."""
     table, key = map(vm.observe, args)
     if table.source is None or table.cls is not weakref.WeakKeyDictionary or key.source is None or not classes.weakrefoffset(key.cls):
         raise NotConstant(table)
