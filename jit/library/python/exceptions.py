@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType, WrapperDescriptorType
+import traceback
+from types import BuiltinFunctionType, FunctionType, TracebackType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
-from framejit.objects.types.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, builtin_base
+from framejit.objects.types.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, TracebackObject, builtin_base
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
 
@@ -128,6 +129,23 @@ def stand_in(vm: VM, member: Object) -> Any:
     if issubclass(member.cls, type) and issubclass(member.constant(vm), BaseException):
         return Exception  # a class isn't an instance
     return None
+
+
+@models(TracebackType.tb_lineno)
+def line_of_traceback(vm: VM, self: Object) -> Object:
+    """The line of the outermost place that the exception has passed."""
+    if not isinstance(self, TracebackObject) or not self.passed:
+        vm.unsupported(breaks.UnsupportedValue("the line of a traceback"))
+    return vm.const(self.passed[-1].lineno)
+
+
+@models(traceback.clear_frames)
+def clear_frames(vm: VM, tb: Object) -> Object:
+    """What `unittest` calls for an expected error. The frames that the trace has left hold no variables any more."""
+    given = vm.observe(tb)
+    if not isinstance(given, TracebackObject) and given.cls is not type(None):
+        vm.unsupported(breaks.UnsupportedCall("traceback.clear_frames() for frames that have run"))
+    return vm.const(None)
 
 
 for _cls in BUILTIN_EXCEPTIONS:

@@ -9,6 +9,7 @@ import collections
 import functools
 import inspect
 import itertools
+import re
 import sys
 import warnings
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ NAMED: dict[int, frozenset[str]] = {
 NOT_CALLABLE = 1 << 7
 """Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class; `__new__` doesn't."""
 
+COUNTED: tuple[Any, ...] = (list, dict, set, frozenset, tuple, str, bytes)
+"""Builtin types whose methods say how many arguments they take, which an empty instance says as well."""
+ARGUMENTS_COUNTED = re.compile(r"\btakes (no|exactly|at (least|most)|\w+) .*arguments?|\bexpected .*arguments?, got \d")
+"""The messages in which they do."""
 EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
 
@@ -66,6 +71,21 @@ class Acceptance:
             return False
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
 
+    def raise_for_count(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> None:
+        """Raise the function's own error if it is a method of a builtin container or text, and is given too many or too few arguments, all by position."""
+        receiver = self.receiver
+        if kwargs or not args or self.least <= len(args) <= self.most or not isinstance(self.real, MethodDescriptorType):
+            return
+        if receiver is None or receiver not in COUNTED or not classes.is_subtype(vm.observe(args[0]).cls, receiver):
+            return
+        try:
+            self.real(receiver(), *[None] * (len(args) - 1))  # the number is checked first, before any argument is looked at
+        except TypeError as error:
+            if ARGUMENTS_COUNTED.search(str(error)):
+                vm.raise_(TypeError, *error.args)
+        except Exception:
+            return
+
     def has_another(self, cls: type) -> bool:
         """Return whether a subclass in C overrides this method with one of its own that has the same model."""
         for base in classes.mro(cls):
@@ -95,6 +115,7 @@ def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]
         return None
     accepts = acceptance_of(real, model or stand_in)
     if accepts is not None and not accepts.takes(vm, args, kwargs):
+        accepts.raise_for_count(vm, args, kwargs)
         vm.unsupported(breaks.UnsupportedCall(f"{vm.const(real).name_when_called} with arguments that it refuses"))
     witness = witness_of(vm, real, args, kwargs) if vm.checking else None
     try:

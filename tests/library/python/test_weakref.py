@@ -60,3 +60,53 @@ def test_recurrent_layers_compare_their_weights_with_weak_references():
     expected = layer(x)  # notices the change and makes its references anew
     torch.testing.assert_close(compiled(x), expected, rtol=0, atol=0)
     assert framejit.statistics()["graphs"] <= graphs + 1
+
+
+def test_a_weak_key_dictionary_is_asked_for_one_key():
+    keys = [Settings(), Settings(), Settings()]
+    table = weakref.WeakKeyDictionary({keys[0]: 2.0, keys[2]: torch.ones(3)})
+
+    def program(x, key):
+        if key in table:
+            x = x * table[key]
+        return x + 1, table.get(key, 3), table.get(key)
+
+    def assert_same(key):
+        for expected, found in zip(program(x, key), compiled(x, key)):
+            assert torch.equal(expected, found) if isinstance(expected, torch.Tensor) else expected == found
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for index in (0, 0, 1, 2, 0):
+        assert_same(keys[index])
+    assert framejit.statistics()["recompiles"] == 2
+    table[Settings] = 4.0
+    assert_same(keys[0])
+    assert framejit.statistics()["recompiles"] == 2
+    table[keys[0]] = 5.0
+    assert_same(keys[0])
+    del table[keys[0]]
+    assert_same(keys[0])
+    gone = weakref.ref(keys[1])
+    keys.clear()
+    gc.collect()
+    assert gone() is None and len(table) == 1, "guards must not keep the keys alive"
+
+
+def test_a_weak_key_dictionary_that_is_changed_in_the_call():
+    key = Settings()
+    table = weakref.WeakKeyDictionary({key: 2.0})
+
+    def program(x):
+        first = table[key]
+        table[key] = first + 1
+        second = table[key]
+        try:
+            table[Settings]
+        except KeyError as error:
+            return x * second, type(error.args[0])
+
+    compiled = framejit.compile(program, backend="eager")
+    for factor in (3, 4):
+        result, kind = compiled(x)
+        assert torch.equal(result, x * factor) and kind is weakref.ref

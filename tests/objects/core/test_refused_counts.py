@@ -1,0 +1,46 @@
+"""Methods of builtin types that are given the wrong number of arguments raise their own errors in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import agree
+
+import framejit
+
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "pop": lambda l, d, s: d.pop("missing", 1, 2),
+    "pop without": lambda l, d, s: d.pop(),
+    "append": lambda l, d, s: l.append(),
+    "append two": lambda l, d, s: l.append(1, 2),
+    "insert": lambda l, d, s: l.insert(1),
+    "insert a text": lambda l, d, s: l.insert("no", 1),
+    "index": lambda l, d, s: l.index(),
+    "index of what is missing": lambda l, d, s: l.index(7),
+    "get": lambda l, d, s: d.get(),
+    "keys": lambda l, d, s: d.keys(1),
+    "split": lambda l, d, s: s.split(",", 1, 2),
+    "replace": lambda l, d, s: s.replace("a"),
+    "join": lambda l, d, s: s.join(),
+    "upper": lambda l, d, s: s.upper(1),
+    "add": lambda l, d, s: set(l).add(),
+    "count": lambda l, d, s: tuple(l).count(),
+    "unbound": lambda l, d, s: list.append(l),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_the_error_is_pythons(call: Callable[[Any, Any, Any], Any]) -> None:
+    def tried(x: torch.Tensor, l: list[int], d: dict[str, int], s: str) -> Any:
+        try:
+            call(l, d, s)
+        except (TypeError, ValueError) as error:
+            return x + 1, type(error), str(error), l, d
+        return x
+
+    framejit.reset()
+    agree(tried, torch.ones(2), [1, 2], {"a": 1}, "abc")
+    assert framejit.statistics()["graph_breaks"] == 0
