@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import config
+from framejit import breaks, config, logs
 from framejit._runtime import CompiledFunction
 from framejit.backends.eager_kernels import in_force as eager_kernels
 from framejit.backends.registry import Backend, BackendFn, lookup
@@ -21,7 +21,7 @@ from framejit.driver.callback import reset as reset_compiled
 from framejit.driver.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.driver.declared import DeclaredShapes, parse
 from framejit.driver.options import Options
-from framejit.errors import BadArgument, UnknownBackend, suggestion
+from framejit.errors import BadArgument, UnknownBackend, UserFrame, suggestion
 from framejit.report import reset_statistics
 from framejit.said import directives
 from framejit.said.directives import untraced
@@ -32,7 +32,8 @@ TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")
 """Names that other compilers, and older versions of framejit, give to the first parameter of `compile`. An error for one of them says how to pass it."""
 NEWER_OPTIONS = ("shapes_spec",)
 """Options that torch.compile has in later versions. They are ignored if they are None."""
-COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+"""The flags of code whose frames are suspended half-way: generators and coroutines."""
 
 
 @overload
@@ -88,7 +89,7 @@ def compile(
 
     The first call traces and compiles. Later calls run the compiled code if its guards hold, and otherwise compile again. Where tracing stops, the
     function is split: the instruction at which it stops runs uncompiled, and the code after it is compiled as another graph. A function that can't be
-    split runs uncompiled, and the reason is logged once.
+    split runs uncompiled, and the reason is logged once. A generator or coroutine function is given back as it is, which is logged once.
 
     Args:
         target: a function, a bound method, an `nn.Module`, or any callable object. For a module, the result is a new object of a subclass that
@@ -106,7 +107,7 @@ def compile(
         recompile_limit: how often the function may be compiled, instead of the setting of that name.
         isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. By default, code that was compiled
             with the same options is shared where guards allow it: between modules of one class, and between functions and methods of one code object
-            (closures made in a loop). It lives as long as the code object or the module, even if the result of `compile` doesn't.
+            (closures made in a loop). It lives as long as the code object, or the module or its class, even if the result of `compile` doesn't.
         shapes: the sizes of tensors among the arguments. For the name of an argument, give a tuple with one item for each dimension; if the argument
             is a list, tuple or dict of tensors, give a list, tuple or dict of such tuples. The item `"batch"` makes a size symbolic from the first call
             on, and equal to all others with that name. A `torch.export.Dim` does so too, with the bounds `min` and `max`. An int is the only allowed
@@ -115,7 +116,8 @@ def compile(
             wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends.
 
     Raises:
-        BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type; `shapes` names no argument.
+        BadArgument: the target is not callable; it is a generator or coroutine function, and `fullgraph` is set; an option has a wrong type; `shapes` names no
+            argument.
         UnknownBackend, UnknownMode, UnknownOption: a name does not exist; the message suggests one.
         ConstraintViolation: raised by a call that is compiled, if a size is not what `shapes` says, or if the code works only for one size.
     """
@@ -165,6 +167,8 @@ def compile_target(target: Any, settings: Options, disable: bool = False, make: 
     """
     make = make or compile_function
     check_target(target)
+    if is_suspended(target, settings.fullgraph):
+        return target
     settings.shapes.check_names(target)
     if disable or config.current().disable or directives.is_disabled(raw_call(type(target)) if isinstance(target, nn.Module) else target):
         return target
@@ -195,15 +199,18 @@ def check_target(target: Any) -> None:
         raise BadArgument(f"compile() takes a function, a method, an nn.Module or another callable; got {what}")
     if isinstance(target, type) and raw_call(target) is None:
         raise BadArgument(f"compile(): instances of the class {target.__qualname__} are not callable; decorate the methods to be compiled")
-    code = code_of(inner)
-    if code is None:
-        return
-    if code.co_flags & COROUTINES:
-        raise BadArgument(f"compile(): {code.co_qualname} is a coroutine function; compile the plain functions that it awaits or calls")
-    if code.co_flags & inspect.CO_GENERATOR:
-        raise BadArgument(
-            f"compile(): {code.co_qualname} is a generator function; compile the function that consumes it, or the body of its loop"
-        )
+
+
+def is_suspended(target: Any, fullgraph: bool) -> bool:
+    """Return whether a target is a generator or coroutine function, which is logged once: it runs uncompiled. With `fullgraph`, BadArgument is raised."""
+    code = code_of(target.__func__ if isinstance(target, (staticmethod, classmethod)) else target)
+    if code is None or not code.co_flags & SUSPENDED:
+        return False
+    if fullgraph:
+        kind = "generator" if code.co_flags & inspect.CO_GENERATOR else "coroutine"
+        raise BadArgument(f"compile(): {code.co_qualname} is a {kind} function; compile the plain functions that it calls, or the one that consumes it")
+    logs.fallback(code, breaks.GeneratorFrame(code.co_qualname), [UserFrame.of(code, None)])
+    return True
 
 
 def code_of(target: Any) -> types.CodeType | None:

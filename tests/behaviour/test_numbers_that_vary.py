@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -140,3 +141,31 @@ def test_the_guard_names_the_computation() -> None:
         compiled(torch.arange(12.0), value)
     guards = [guard.expected() for guard in compiled.entries[0].spec.guards if isinstance(guard, ShapesHold)]
     assert any("int(t * 10.0) >= 4" in text for text in guards), guards
+
+
+@pytest.mark.parametrize("clock", [time.perf_counter, time.time, time.monotonic_ns])
+def test_a_step_that_times_itself_is_compiled_twice(clock):
+    """Clocks run natively; what is computed from them, and compared, makes no new entry for each time."""
+    limit, durations = 1e12, []
+
+    def step(x, stats):
+        began = clock()
+        y = torch.sin(x) * 2
+        took = clock() - began
+        stats["time"] += took
+        if stats["time"] > limit or took > limit:
+            stats["slow"] = True
+        durations.append(took >= 0)
+        return torch.cos(y), took < limit, max(took, 0)
+
+    framejit.reset()
+    compiled, stats = framejit.compile(step, backend="eager"), {"time": 0}
+    for number in range(14):
+        result, is_short, longest = compiled(torch.ones(3), stats)
+        assert torch.equal(result, torch.cos(torch.sin(torch.ones(3)) * 2)) and is_short is True and longest >= 0, number
+        if number == 3:
+            before = framejit.statistics()
+    assert "slow" not in stats and durations == [True] * 14 and stats["time"] > 0
+    counts = framejit.statistics()
+    assert all(counts[name] == before[name] for name in ("graphs", "graph_breaks", "recompiles", "fallbacks")), (before, counts)
+    assert counts["graph_breaks"] == 2 and counts["recompiles"] <= 2 and counts["fallbacks"] == 0, counts["reasons"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import operator
@@ -237,11 +238,6 @@ class GeneratorCall:
 @pytest.mark.parametrize(("target", "message"), [
     (3, "takes a function, a method, an nn.Module or another callable; got int"),
     ("plain", "got str"), ([plain], "got list"), (property(plain), "got property"),
-    (generator, "generator is a generator function; compile the function that consumes it"),
-    (coroutine, "coroutine is a coroutine function; compile the plain functions"),
-    (async_generator, "async_generator is a coroutine function"),
-    (staticmethod(generator), "generator function"), (classmethod(coroutine), "coroutine function"),
-    (functools.partial(generator, 1), "generator function"), (GeneratorCall(), "GeneratorCall.__call__ is a generator function"),
     (int, "instances of the class int are not callable"), (Iterator, "not callable"),
 ])  # fmt: skip
 def test_targets_that_cannot_be_compiled(target, message):
@@ -250,6 +246,29 @@ def test_targets_that_cannot_be_compiled(target, message):
     assert isinstance(caught.value, TypeError) and isinstance(caught.value, framejit.FramejitError)
     with pytest.raises(framejit.BadArgument, match=message):
         framejit.compile(backend="eager")(target)
+
+
+@pytest.mark.parametrize(("target", "name", "kind"), [
+    (generator, "generator", "generator"), (coroutine, "coroutine", "coroutine"), (async_generator, "async_generator", "coroutine"),
+    (staticmethod(generator), "generator", "generator"), (classmethod(coroutine), "coroutine", "coroutine"),
+    (functools.partial(generator, 1), "generator", "generator"), (GeneratorCall(), "GeneratorCall.__call__", "generator"),
+])  # fmt: skip
+def test_generators_and_coroutines_are_given_back(target, name, kind, caplog):
+    framejit.reset()
+    caplog.clear()
+    assert framejit.compile(target) is target and framejit.compile(backend="eager")(target) is target
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"{name} runs uncompiled: FJ010 {name} is not compiled on its own" in line and "\n" not in line
+    assert framejit.statistics()["graphs"] == 0
+    with pytest.raises(framejit.BadArgument, match=f"{name} is a {kind} function; compile the plain functions"):
+        framejit.compile(target, fullgraph=True)
+
+
+def test_a_coroutine_that_compile_was_given_runs():
+    async def doubled(t):
+        return t * 2
+
+    assert asyncio.run(framejit.compile(doubled)(x)).tolist() == (x * 2).tolist()
 
 
 @pytest.mark.parametrize(("options", "kind", "message"), [
