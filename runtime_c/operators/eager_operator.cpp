@@ -25,7 +25,8 @@ class Replacement {
    private:
     bool run_kernel(const Kernels &kernels, const CallKey &call, const c10::OperatorHandle &op, torch::jit::Stack *stack);
     void run_and_compile(const CallKey &call, const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack);
-    bool publish(const std::vector<uint64_t> &words, uint64_t epoch, const std::shared_ptr<const Kernel> &kernel, bool is_complete);
+    bool begin(const std::vector<uint64_t> &words, uint64_t epoch);
+    void end(const std::vector<uint64_t> &words, uint64_t epoch, const Compiler::Decision &decision, bool is_complete);
 
     c10::OperatorHandle operator_;
     CurrentTable table_;
@@ -78,6 +79,7 @@ void Replacement::forget(const std::shared_ptr<Compiler> &compiler, bool close) 
         if (table.compiler != compiler) return false;
         if (close) table.compiler = nullptr;
         table.epoch++;
+        table.is_full = false;
         table.kernels.clear();
         return true;
     });
@@ -91,7 +93,7 @@ void Replacement::call(const c10::OperatorHandle &op, c10::DispatchKeySet keys, 
         if (table->compiler != nullptr && !runs_torchs_kernels() && call.read(torch::jit::last(*stack, op.schema().arguments().size()))) {
             const auto found = table->kernels.find(call.words());
             if (found != table->kernels.end() && run_kernel(found->second, call, op, stack)) return;
-            may_compile = found == table->kernels.end() || !found->second.is_complete;
+            may_compile = !table->is_full && (found == table->kernels.end() || !found->second.is_complete);
         }
         if (!may_compile) return table->original->callBoxed(op, keys, stack);
     }
@@ -127,26 +129,34 @@ void Replacement::run_and_compile(const CallKey &call, const c10::OperatorHandle
         compiler = table->compiler;
         epoch = table->epoch;
     }
-    if (compiler == nullptr || !compiler->is_ready() || !publish(words, epoch, nullptr, true)) return;
+    if (compiler == nullptr || !compiler->is_ready() || !begin(words, epoch)) return;
     Compiler::Decision decision;
     try {
         decision = compiler->compile(op.schema(), arguments, torch::jit::last(*stack, op.schema().returns().size()));
     } catch (...) {
-        publish(words, epoch, nullptr, false);
+        end(words, epoch, decision, false);
         throw;
     }
-    publish(words, epoch, decision.kernel, decision.kernel == nullptr);
+    end(words, epoch, decision, decision.kernel == nullptr);
 }
 
-/* Adds a kernel, if there is one, and says whether this key has all that it will have. False if something has been forgotten since `epoch`, or another
- * thread is making a kernel for this key. */
-bool Replacement::publish(const std::vector<uint64_t> &words, uint64_t epoch, const std::shared_ptr<const Kernel> &kernel, bool is_complete) {
+/* Keeps other threads from making a kernel for the same key. False if one of them is doing so, or something has been forgotten since `epoch`. */
+bool Replacement::begin(const std::vector<uint64_t> &words, uint64_t epoch) {
     return table_.replace([&](KernelTable &table) {
+        if (table.epoch != epoch || table.kernels[words].is_complete) return false;
+        table.kernels[words].is_complete = true;
+        return true;
+    });
+}
+
+/* Adds the kernel, if there is one, and says whether its key has all that it will have. A decision from before something was forgotten is dropped. */
+void Replacement::end(const std::vector<uint64_t> &words, uint64_t epoch, const Compiler::Decision &decision, bool is_complete) {
+    table_.replace([&](KernelTable &table) {
         if (table.epoch != epoch) return false;
         Kernels &kernels = table.kernels[words];
-        if (kernels.is_complete && is_complete && kernel == nullptr) return false;
-        if (kernel != nullptr) kernels.all.push_back(kernel);
+        if (decision.kernel != nullptr) kernels.all.push_back(decision.kernel);
         kernels.is_complete = is_complete;
+        table.is_full = decision.is_last;
         return true;
     });
 }

@@ -20,6 +20,7 @@ class Compiler {
    public:
     struct Decision {
         std::shared_ptr<const Kernel> kernel; /* null: no more kernels are made for calls with this key */
+        bool is_last = false;                 /* no more kernels are made for any call of the operator */
     };
     virtual ~Compiler() = default;
     virtual bool is_ready() = 0; /* whether the thread may compile now */

@@ -44,6 +44,7 @@ struct EqualWords {
 struct KernelTable {
     std::optional<c10::SafeKernelFunction> original; /* torch's kernel; none before the operator has first been in force */
     std::shared_ptr<Compiler> compiler;              /* null: the operator isn't in force */
+    bool is_full = false;                            /* no more kernels are made: keys that aren't here are left to torch's kernel */
     uint64_t epoch = 0;                              /* of two tables with the same number, nothing has been forgotten in between */
     std::unordered_map<std::vector<uint64_t>, Kernels, HashWords, EqualWords> kernels;
 };

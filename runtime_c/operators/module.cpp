@@ -67,7 +67,8 @@ struct PyKernel {
 
 extern PyTypeObject kernel_type;
 
-/* Asks an object of Python's, which has the methods `is_ready()` and `compile(arguments, results)` and an attribute `wrapped`. */
+/* Asks an object of Python's, which has the methods `is_ready()` and `compile(arguments, results)` and an attribute `wrapped`, as KernelMaker in
+ * jit/backends/eager_kernels/kernel_maker.py has them. */
 class CompilerInPython final : public Compiler {
    public:
     explicit CompilerInPython(PyObject *object) : object_(Py_NewRef(object)) {}
@@ -102,6 +103,7 @@ class CompilerInPython final : public Compiler {
         if (made == nullptr) throw_pythons();
         Decision decision;
         if (Py_IS_TYPE(made, &kernel_type)) decision.kernel = reinterpret_cast<PyKernel *>(made)->kernel;
+        decision.is_last = made == Py_NotImplemented;
         Py_DECREF(made);
         return decision;
     }

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import framejit
 from framejit import _operators
+from framejit.backends.eager_kernels import kernel_maker
 from framejit.errors import UnknownBackend, UnknownOperator
 
 
@@ -93,6 +94,21 @@ def test_values_of_other_arguments_have_their_own_kernels() -> None:
     x = torch.rand(4, 6)
     kernels, _ = compare("pow.Tensor_Scalar", lambda x, exponent: x**exponent, (x, 2), (x, 3), (x, 2))
     assert kernels == {"aten.pow.Tensor_Scalar": 2}
+
+
+def test_the_number_of_kernels_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after that is left to torch at once, and nothing is noted of it."""
+    asked = []
+    monkeypatch.setattr(kernel_maker, "MOST_REFUSED", 3)
+    monkeypatch.setattr(kernel_maker.CompilingThread, "run", lambda self: asked.append(self))
+    x = torch.rand(4, 6)
+    with framejit.compile_eager_operators("pow.Tensor_Scalar") as compiled:
+        for exponent in range(2, 9):
+            assert torch.equal(x**exponent, x**exponent)
+        assert len(asked) == 3 and "too many" in compiled.refusals["aten.pow.Tensor_Scalar"][-1]
+        framejit.reset()
+        x**9
+        assert len(asked) == 4
 
 
 def test_several_results_strides_and_gradients() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from torch._ops import OpOverload
 
 from framejit.backends.eager_kernels.kernel_maker import KernelMaker
+from framejit.process.one_at_a_time import free_in_child
 from framejit.process.when_needed import when_needed
 
 native = when_needed("framejit._operators")
@@ -27,6 +29,7 @@ class Replaced:
 
 _lock = threading.RLock()
 _in_force: dict[OpOverload, Replaced] = {}
+os.register_at_fork(after_in_child=lambda: free_in_child(_lock))
 
 
 def open_all(operators: Sequence[OpOverload]) -> None:

@@ -25,6 +25,8 @@ native = when_needed("framejit._operators")
 
 MOST_KERNELS = 16
 """The number of kernels that an operator may have. Each takes seconds to compile, and calls look through those that are alike but for sizes."""
+MOST_REFUSED = 16
+"""The number of combinations of dtypes, ranks, layouts and values that may be tried in vain for an operator."""
 IMPORTED = ("torch", "sympy", "framejit")
 """The packages that compiling imports from."""
 
@@ -41,7 +43,7 @@ class KernelMaker:
         self.operator = operator
         self.kernels = 0
         self.refusals: list[str] = []
-        self._is_hopeless = False
+        self._refused = 0
 
     @property
     def wrapped(self) -> type[Any]:
@@ -62,25 +64,26 @@ class KernelMaker:
         )
 
     def compile(self, arguments: Sequence[Any], expected: Sequence[torch.Tensor]) -> Any:
-        """The kernel for calls like this one, or None if they are left to torch's. See `SymbolicCall` for the arguments."""
-        if self._is_hopeless:
-            return None
-        if self.kernels >= MOST_KERNELS:
-            return self.refuse(f"there are {MOST_KERNELS} kernels for it already, for other dtypes, ranks, layouts or values")
+        """The kernel for calls like this one; None if they are left to torch's, and NotImplemented if all further calls are that need another kernel. See
+        `SymbolicCall` for the arguments."""
+        if self.kernels >= MOST_KERNELS or self._refused >= MOST_REFUSED:
+            self._refuse(f"it has {self.kernels} kernels, and {self._refused} calls were refused: too many dtypes, ranks, layouts and values are in use")
+            return NotImplemented
         work = CompilingThread(self.operator, arguments, expected)
         try:
             work.start()
             work.join()
         except RuntimeError as error:  # the interpreter is ending
-            return self.refuse(str(error))
+            work.refusal = str(error)
         if work.kernel is None:
-            self._is_hopeless = work.is_hopeless
-            return self.refuse(work.refusal)
+            self._refuse(work.refusal)
+            return NotImplemented if work.is_hopeless else None
         self.kernels += 1
         logs.info("operators", f"{self.operator}: a kernel is compiled", described(arguments))
         return work.kernel
 
-    def refuse(self, why: str) -> None:
+    def _refuse(self, why: str) -> None:
+        self._refused += 1
         if why not in self.refusals:
             self.refusals.append(why)
         logs.info("operators", f"{self.operator}: calls are left to torch's kernel", why)
@@ -89,7 +92,7 @@ class KernelMaker:
         """Forget what was compiled and refused: part of `reset()`."""
         self.kernels = 0
         self.refusals = []
-        self._is_hopeless = False
+        self._refused = 0
 
 
 def described(arguments: Sequence[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
@@ -16,7 +16,7 @@ from framejit.torch_state.operator_exceptions import READ_ELSEWHERE
 lowering = when_needed("torch._inductor.lowering")
 decomposition = when_needed("torch._inductor.decomposition")
 
-Operator = str | OpOverload | OpOverloadPacket
+Operator: TypeAlias = "str | OpOverload | OpOverloadPacket"
 ALL = "all"
 UNFIT = {
     torch.Tag.nondeterministic_seeded: "it draws random numbers",
