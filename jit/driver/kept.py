@@ -41,8 +41,8 @@ from framejit.saved.form import Identity, Own, by_identity, read, written
 from framejit.saved.names import Absent, Unsaved, digest_of
 from framejit.torch_state import torch_function_stack
 
-LEAST_SECONDS = 0.5
-"""An entry is written if it has taken so long to make."""
+LEAST_SECONDS = 1.0
+"""An entry is written if it has taken so long to make: writing takes up to half a second."""
 MOST_TRIED = 16
 """So many entries of a function are read."""
 VARIABLES = re.compile(r"(TORCH|PYTORCH|TRITON|OMP_|MKL_|KMP_|GOMP_|ATEN_|CUDA|HIP|ROCM|CXX|CC$|CFLAGS|CXXFLAGS|CPATH|LD_)")
