@@ -452,6 +452,7 @@ class GraphBuilder(TraceState):
         """Release everything that the graphs hold."""
         if self.shapes.properties:
             shape_env.forget_shape_envs()
+        self.shapes.dispose()
         self.__dict__.clear()
 
 

@@ -112,6 +112,10 @@ class Shapes:
         self._names: dict[str, int] = {}
         self._named: dict[str, SymInt] = {}
 
+    def dispose(self) -> None:
+        """Release everything: the formulas of numbers refer back to this object."""
+        self.__dict__.clear()
+
     @property
     def env(self) -> TraceShapeEnv:
         """The ShapeEnv, which is made when it is first needed."""

@@ -285,6 +285,7 @@ MUTATING = ("set", "changed")
 """The methods of the trail that record a change of what the program sees."""
 NO_ROW = {
     "CheckedHooks.check": "remembers which hooks were checked",
+    "ClassChanges.store": "sets an attribute of a class, which is from outside",
     "DictIterator.check_ordered": "the step raises, and the iterator has ended",
     "DictObject.outdate": "native code changes the dict, in a call of its own between two graphs",
     "ExceptionObject.set_traceback": "gives a traceback of the exception's own back, which `start_traceback` has a row for",

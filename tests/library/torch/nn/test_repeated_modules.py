@@ -16,7 +16,7 @@ from torch import fx, nn
 
 import framejit
 from framejit import config
-from framejit.compiler import entry_spec
+from framejit.driver import entry_spec
 from framejit.library.torch.nn import repeated_modules
 from tools.libraries import transformers
 
