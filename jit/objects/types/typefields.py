@@ -6,7 +6,7 @@ They are not attributes in the class's namespace, so the guards on look-ups alon
 from __future__ import annotations
 
 import sys
-from types import FunctionType, MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -57,7 +57,8 @@ def read(vm: VM, obj: Object, name: str) -> Object:
         if name == "__abstractmethods__":
             vm.raise_(AttributeError, name)
         break_graph(vm, obj, name)
-    if name == "__dict__" and is_kept_by_its_module(real) and not any(isinstance(effect, ClassChanges) and effect.value is real for effect in vm.effects.all()):
+    changes = [effect for effect in vm.effects.all() if isinstance(effect, ClassChanges) and effect.value is real] if name == "__dict__" else []
+    if name == "__dict__" and not changes and is_kept_by_a_module(vm, real):
         return vm.const(MappingProxyType(dict_of_class(real)))
     if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
         break_graph(vm, obj, name)
@@ -66,12 +67,18 @@ def read(vm: VM, obj: Object, name: str) -> Object:
     return vm.wrap(descriptor.__get__(real), pinned.child(CAttr, name))
 
 
-def is_kept_by_its_module(cls: type) -> bool:
-    """Return whether a class is found in its module under its name, so that it needn't die with the entries whose guards hold its namespace."""
-    found: Any = sys.modules.get(str(classes.module(cls)))
-    for part in classes.qualname(cls).split("."):
-        found = vars(found).get(part) if isinstance(found, (ModuleType, type)) else None
-    return found is cls and classes.has_names_only(cls)
+def is_kept_by_a_module(vm: VM, cls: type) -> bool:
+    """Return whether a class is found under its name in its module, or in that of the function that runs: so it needn't die with the entries whose guards
+    hold its namespace."""
+    module, frame = sys.modules.get(str(classes.module(cls))), vm.frame
+    first, *rest = classes.qualname(cls).split(".")
+    for namespace in ({} if module is None else vars(module), {} if frame is None else frame.globals.value):
+        found = namespace.get(first) if type(namespace) is dict else None
+        for part in rest:
+            found = classes.class_dict(found).get(part) if isinstance(found, type) else None
+        if found is cls:
+            return classes.has_names_only(cls)
+    return False
 
 
 def break_graph(vm: VM, obj: Object, name: str) -> NoReturn:

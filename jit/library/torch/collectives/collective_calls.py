@@ -21,11 +21,12 @@ from torch.utils import _pytree as pytree
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.fake import storages
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import named, rules
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.listobject import ListObject
 from framejit.process.when_needed import when_needed
 
 FUNCTIONAL = when_needed("torch.distributed._functional_collectives")
@@ -183,6 +184,24 @@ def all_gather(call: Collective) -> Object:
     for index, target in enumerate(targets):
         call.write(target, abstract.getitem(vm, gathered, vm.const(index)))
     return vm.const(None)
+
+
+@collective("all_to_all_single")
+def all_to_all_single(call: Collective) -> Object:
+    vm, group, target, tensor = call.vm, call.group(), call.tensor(call.given["output"]), call.tensor(call.given["input"])
+    count = size_of(vm, group).constant(vm)
+    sizes = []
+    for name, split in (("output_split_sizes", target), ("input_split_sizes", tensor)):
+        given = vm.observe(call.given.get(name, vm.const(None)))
+        rows = call.shape(split)[:1]
+        if given.cls is not type(None) and abstract.length(vm, given).constant(vm):
+            sizes.append(given)
+        elif rows and rows[0] % count == 0:
+            row = operators.binary_op(vm, "//", vm.graph.size(split, 0), vm.const(count))
+            sizes.append(ListObject([row] * count))
+        else:
+            call.refuse("of a tensor that isn't divided evenly")
+    return call.write(target, call.result("all_to_all_single", tensor, *sizes, name_of(vm, group)))
 
 
 def name_of(vm: TorchVM, group: Object) -> Object:

@@ -34,7 +34,10 @@ def exchange(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> list[to
     SCATTER(largest, joined, op=dist.ReduceOp.MAX, group=group)
     from_first = x + rank
     dist.broadcast(from_first, group_src=0, group=group)
-    return [summed, sent, *gathered, joined, largest, from_first]
+    crossed, cut = torch.empty(size * 2, 3), torch.empty(size + rank * size)
+    dist.all_to_all_single(crossed, torch.arange(size * 6.0).reshape(size * 2, 3) + rank, group=group)
+    dist.all_to_all_single(cut, torch.arange(sum(range(1, size + 1)) * 1.0), [1 + rank] * size, list(range(1, size + 1)))
+    return [summed, sent, *gathered, joined, largest, from_first, crossed, cut]
 
 
 def assert_equal(expected: Any, found: Any) -> None:
