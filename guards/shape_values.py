@@ -15,6 +15,8 @@ from torch.utils._sympy import functions as shape
 from torch.utils._sympy.numbers import IntInfinity, NegativeIntInfinity
 
 Value = int | float | bool | Fraction
+MOST_BITS = 4096
+"""Powers with a larger exponent, and shifts by more, aren't computed: numbers that are tried out may be huge."""
 
 
 class NoPythonValue(Exception):
@@ -82,13 +84,27 @@ def _in_any_order(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, float) or not isinstance(exponent, int):
         raise NoPythonValue("a power of floats")
+    _check_size(base, exponent)
     return base**exponent if exponent >= 0 else Fraction(1) / base**-exponent
 
 
 def _power_by_natural(base: int, exponent: int) -> int:
     if exponent < 0:
         raise ValueError("negative exponent")
+    _check_size(base, exponent)
     return base**exponent
+
+
+def _check_size(base: Any, exponent: int) -> None:
+    """Raise NoPythonValue for a power that would take long to compute."""
+    if abs(base) > 1 and abs(exponent) > MOST_BITS:
+        raise NoPythonValue("a power of very many bits")
+
+
+def _shift_left(number: int, by: int) -> int:
+    if by > MOST_BITS:
+        raise NoPythonValue("a number of very many bits")
+    return number << by
 
 
 def _modular_indexing(number: int, divisor: int, modulus: int) -> int:
@@ -147,7 +163,7 @@ COMPUTED: dict[Any, Callable[..., Any]] = {
     shape.Mod: _modulo,
     shape.PythonMod: _modulo,
     shape.ModularIndexing: _modular_indexing,
-    shape.LShift: operator.lshift,
+    shape.LShift: _shift_left,
     shape.RShift: operator.rshift,
     shape.IntTrueDiv: operator.truediv,
     shape.FloatTrueDiv: lambda a, b: float(a) / float(b),

@@ -49,6 +49,7 @@ PROGRAMS: dict[str, tuple[tuple[Any, ...], Program]] = {
     "two to a negative power": (INTS, lambda x, n: x * 2**-n),
     "a power of itself": (INTS, lambda x, n: x * n**n),
     "a power as a size": (INTS, lambda x, n: torch.ones(2**n).sum() + x),
+    "text of a power": (FRACTIONS, lambda x, t: (x * 2, str(2 ** int(t * 10)))),
     "shifted": (INTS, lambda x, n: x * (1 << n)),
     "inverse by a power": (INTS, lambda x, n: x * n**-1),
     "square of a float": (FLOATS, lambda x, t: x * t**2),

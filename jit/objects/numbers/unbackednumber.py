@@ -17,7 +17,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object
-from framejit.objects.numbers.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sum_of, sym_of
+from framejit.objects.numbers.numberobject import COMPARISONS, LARGEST_SYMBOL, OWN_INTS, NumberObject, is_nonzero, sum_of, sym_of
 from framejit.objects.numbers.pythonnumbers import FUNCTIONS as PYTHONS
 from framejit.objects.numbers.pythonnumbers import PYTHON, TYPES
 from framejit.objects.tensors.torchcall import enter
@@ -380,6 +380,8 @@ def bits_of(number: Object) -> int:
 
 def bits_of_pending(number: NumberObject) -> int:
     """The largest number of bits of an int whose value isn't known: it is symbolic, or computed from symbolic ints."""
+    if number.sym is not None and (number.operation in OWN_INTS or (number.operation == "**" and number.operands[-1].pending)):
+        return LARGEST_SYMBOL.bit_length()
     if number.operation:
         sizes = [bits_of(part) for part in number.operands]
         return sum(sizes) if number.operation == "*" else MANY_BITS if number.operation in ("**", "<<") else 1 + max(sizes)
