@@ -1,9 +1,11 @@
 """Types of the extension module framejit._operators (runtime_c/operators/)."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from torch import Tensor
+
+WORTH_THREADS: Final[int]
 
 @final
 class Kernel:

@@ -18,7 +18,6 @@ namespace {
 enum Tag : uint64_t { nothing = 1, tensor, wrapped_number, integer, real, truth, text, device, list };
 
 constexpr int64_t largest_rank = 8;
-constexpr int64_t worth_threads = 32768; /* elements from which on torch's own kernels divide their work: at::internal::GRAIN_SIZE */
 
 const c10::DispatchKeySet plain_keys(
     {c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});

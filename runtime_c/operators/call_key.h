@@ -11,6 +11,9 @@
 
 namespace framejit {
 
+/* The number of elements, of all tensors, from which on a call has a kernel that runs on several threads: torch's own kernels divide their work then. */
+constexpr int64_t worth_threads = 32768;
+
 /* One call, read from the dispatcher's stack. Reading takes neither the GIL nor a lock, and for most calls allocates nothing. */
 class CallKey {
    public:

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "call_key.h"
 #include "eager_operator.h"
 #include "python_values.h"
 
@@ -256,7 +257,8 @@ PyModuleDef module_definition = {
 
 PyMODINIT_FUNC PyInit__operators(void) {
     PyObject *module = PyModule_Create(&framejit::module_definition);
-    if (module != nullptr && (PyModule_AddType(module, &framejit::kernel_type) < 0 || PyModule_AddType(module, &framejit::operator_type) < 0)) {
+    if (module != nullptr && (PyModule_AddType(module, &framejit::kernel_type) < 0 || PyModule_AddType(module, &framejit::operator_type) < 0 ||
+                              PyModule_AddIntConstant(module, "WORTH_THREADS", framejit::worth_threads) < 0)) {
         Py_CLEAR(module);
     }
     return module;

@@ -14,7 +14,7 @@ from torch._inductor import metrics
 from torch._inductor.compile_fx import compile_fx_aot, compile_fx_inner
 from torch.fx.graph import CodeGen
 
-from framejit._operators import Kernel
+from framejit._operators import WORTH_THREADS, Kernel
 from framejit.graph.symbolic_call import NotCompiled, SymbolicCall
 
 CHECKED_INDEX = "AOTI_TORCH_CHECK("
@@ -27,23 +27,28 @@ class NeverCompiled(NotCompiled):
     """No call of the operator can be compiled."""
 
 
-def compile_call(call: SymbolicCall, expected: Sequence[torch.Tensor]) -> Kernel:
-    """The kernel for calls like this one, of which torch's kernel has given the `expected` results. Raises NotCompiled, and whatever Inductor raises."""
+def compile_call(call: SymbolicCall, expected: Sequence[torch.Tensor], threads: int) -> Kernel:
+    """The kernel for calls like this one, of which torch's kernel has given the `expected` results, and which may run on so many threads if they are large.
+
+    Raises NotCompiled, and whatever Inductor raises.
+    """
     folder = tempfile.mkdtemp(prefix="framejit-operator-")
     try:
         with torch.no_grad():
-            kernel = load(call, folder)
+            kernel = load(call, folder, threads)
             compare(call.tensors, kernel.run(call.tensors), expected)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # a library that has been loaded needs its file no more
     return kernel
 
 
-def load(call: SymbolicCall, folder: str) -> Kernel:
+def load(call: SymbolicCall, folder: str, threads: int) -> Kernel:
     """Compile a call to a library in a folder, and load it. Raises NotCompiled."""
+    is_large = sum(tensor.numel() for tensor in call.tensors) >= WORTH_THREADS
+    settings = {"aot_inductor.output_path": folder, "cpp.threads": threads if is_large else 1}
     graph, inputs = call.graph()
     before = metrics.generated_kernel_count
-    library = compile_fx_aot(graph, inputs, compile_pure, config_patches={"aot_inductor.output_path": folder})
+    library = compile_fx_aot(graph, inputs, compile_pure, config_patches=settings)
     if metrics.generated_kernel_count == before:
         raise NeverCompiled("Inductor calls torch's kernel for it")
     if any(CHECKED_INDEX in path.read_text() for path in Path(folder).rglob("*.cpp")):

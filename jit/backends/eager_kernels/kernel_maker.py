@@ -116,6 +116,7 @@ class CompilingThread(threading.Thread):
     def __init__(self, operator: OpOverload, arguments: Sequence[Any], expected: Sequence[torch.Tensor]) -> None:
         super().__init__(name="framejit-operator", daemon=True)
         self._work: tuple[OpOverload, Sequence[Any], Sequence[torch.Tensor]] | None = (operator, arguments, expected)
+        self._threads = torch.get_num_threads()  # of the thread that the kernel is for: each has its own number
         self.kernel: Any = None
         self.refusal = ""
         self.is_hopeless = False
@@ -129,7 +130,7 @@ class CompilingThread(threading.Thread):
             for context in (ONE_AT_A_TIME, compile_lock(), version_kept()):
                 stack.enter_context(context)
             try:
-                self.kernel = compiled_call.compile_call(symbolic_call.SymbolicCall(operator, arguments), expected)
+                self.kernel = compiled_call.compile_call(symbolic_call.SymbolicCall(operator, arguments), expected, self._threads)
             except symbolic_call.NotCompiled as error:
                 self.refusal = str(error)
                 self.is_hopeless = isinstance(error, compiled_call.NeverCompiled)
