@@ -63,7 +63,8 @@ def test_a_value_that_cannot_be_used_is_ignored_with_a_warning():
     assert sorted(complaints) == [
         "environment variable FRAMEJIT_DISABLE='?': expected 1 or 0. It is ignored: disable stays False.",
         "environment variable FRAMEJIT_STRICT='ture': expected 1 or 0. It is ignored: strict stays False.",
-        "option 'check' (environment variable FRAMEJIT_CHECK): there is no check 'guard'; did you mean 'guards'? known: cache, compile, guards, results, shapes. "
+        "option 'check' (environment variable FRAMEJIT_CHECK): there is no check 'guard'; did you mean 'guards'? known: cache, compile, guards, results, "
+        "shapes. "
         "It is ignored: check stays ''.",
         "option 'recompile_limit' (environment variable FRAMEJIT_RECOMPILE_LIMIT) must be at least 1; got 0. It is ignored: recompile_limit stays 8.",
     ]
