@@ -21,7 +21,7 @@ from torch._decomp import decomposition_table, meta_table
 from torch._functorch import config
 from torch._library import simple_registry
 from torch._ops import OpOverload
-from torch._subclasses import fake_impls, fake_tensor
+from torch._subclasses import fake_impls, fake_tensor, meta_utils
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, in_kernel_invocation_manager
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nested._internal import nested_tensor
@@ -29,6 +29,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.torch_sources import InputSource
+from framejit.process import underway
 from framejit.torch_state import peer
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
@@ -279,4 +280,14 @@ def is_dense(tensor: torch.Tensor) -> bool:
         return False
     if tensor.requires_grad and tensor.is_leaf and getattr(tensor, "grad_dtype", tensor.dtype) != tensor.dtype:
         return False
-    return "_is_buffer" not in tensor.__dict__ and (not tensor.is_leaf or tensor.grad is None) and not tensor.retains_grad
+    return "_is_buffer" not in tensor.__dict__ and (not tensor.is_leaf or underway.is_beside() or tensor.grad is None) and not tensor.retains_grad
+
+
+def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The gradient that the fake of a leaf gets too. None on a thread that compiles beside the program: a backward pass may be replacing it just now, in C++
+    and without the GIL, and a trace reads gradients from outside along paths of their own."""
+    return None if underway.is_beside() else torchs_grad_of(tensor)
+
+
+torchs_grad_of = meta_utils.safe_grad
+meta_utils.safe_grad = grad_of  # type: ignore[assignment]
