@@ -1,4 +1,4 @@
-"""What the backend `inductor` does with a graph: torch's `compile_fx`; and checks of its modes and options."""
+"""Compiles graphs for the backend `inductor`, by torch's `compile_fx`, and checks the backend's modes and options."""
 
 from __future__ import annotations
 

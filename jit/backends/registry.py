@@ -59,7 +59,7 @@ class Backend:
         return replace(self, kwargs=kwargs)
 
     def abilities(self) -> Demands:
-        """What its graphs may hold now. Backends of others may take numbers out of tensors if they say so, or if the program wishes it of torch's tracer."""
+        """Return the demands that hold now. Other backends may take numbers out of tensors if they say so, or if the program asks torch's tracer for it."""
         wished = self.takes is OF_OTHERS and ecosystem.captures_numbers()
         return replace(self.takes, takes_unbacked=True) if wished else self.takes
 

@@ -194,6 +194,8 @@ def specify(compiled: Compiled) -> EntrySpec:
         outcome=compiled.errors,
         shared=True,
         files=frozenset(attempt.tracer.files),
+        vouched=tuple(attempt.tracer.guards.vouched),
+        of_process=attempt.tracer.guards.of_process,
         replacement=Replacement(code, compiled.fn, direct, step, resumes),
     )
 

@@ -14,6 +14,7 @@ from framejit.driver.request import Origin
 from framejit.driver.upcalls import Upcalls
 from framejit.guards.build import build
 from framejit.guards.kinds import Guard
+from framejit.guards.recorder import Vouched
 from framejit.guards.source import Source
 
 
@@ -52,6 +53,7 @@ class EntrySpec:
         outcome: checks how a frame that runs uncompiled has ended, or handles an exception that leaves the replacement code.
         shared: whether the guards cover everything that the entry depends on, so that it may serve other functions with the same code.
         files: the names of the files whose functions were traced.
+        vouched, of_process: what the trace rests on in this process, as the GuardRecorder has noted it.
         replacement: what runs in place of the frame.
     """
 
@@ -64,6 +66,8 @@ class EntrySpec:
     outcome: OutcomeCheck | None = None
     shared: bool = False
     files: Collection[str] = ()
+    vouched: Sequence[Vouched] = ()
+    of_process: str = ""
     replacement: Replacement = Replacement()
 
 

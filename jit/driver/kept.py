@@ -31,7 +31,7 @@ from framejit.driver.entry_spec import EntrySpec, Replacement, make
 from framejit.driver.options import Options
 from framejit.driver.request import Origin
 from framejit.guards.explain import explain_failure
-from framejit.guards.kinds import OfObject
+from framejit.guards.kinds import Equals, OfObject
 from framejit.guards.source import Call, Pinned, Source
 from framejit.process import collector
 from framejit.program import classes
@@ -94,6 +94,8 @@ class KeptEntries:
 
 def reads(options: Options) -> bool:
     """Return whether entries are read from disk, and written there. They aren't while the compiler is watched, nor if Inductor's caches are off."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return False  # what one rank has compiled isn't what another one would
     if os.environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1" or os.environ.get("TORCHINDUCTOR_FX_GRAPH_CACHE") == "0":
         return False
     return (
@@ -218,7 +220,7 @@ def load(path: Path, call: Call, origin: Origin) -> Entry | None:
 
 
 def bound(data: bytes, call: Call, origin: Origin) -> Entry:
-    """The entry that was written as bytes, for this process. Raises Absent if something is gone or has changed."""
+    """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed."""
     own = own_of(call)
     with collector.off():
         _, files, cls, parts = read(data, own)
@@ -227,9 +229,14 @@ def bound(data: bytes, call: Call, origin: Origin) -> Entry:
         changed = next(filter(has_changed, files), None)
         if changed is not None:
             raise Absent(f"{changed[0]}, which has changed,")
-        guards, inputs, captures, outcome, shared, code, graph, direct = parts
-        names = frozenset(file for file, *_ in files)
-        return make(EntrySpec(guards, origin, inputs, captures, outcome=outcome, shared=shared, files=names, replacement=Replacement(code, graph, direct)))
+        guards, inputs, captures, outcome, shared, code, graph, direct, vouched = parts
+        other = next((each for each in vouched if not each.holds()), None)
+        if other is not None:
+            raise Absent(f"what {other.function.__qualname__} gave")
+        names, replacement = frozenset(file for file, *_ in files), Replacement(code, graph, direct)
+        return make(
+            EntrySpec(guards, origin, inputs, captures, outcome=outcome, shared=shared, files=names, vouched=vouched, replacement=replacement)
+        )
 
 
 def again(entry: Entry, call: Call) -> Entry:
@@ -271,6 +278,10 @@ def contents(entry: Entry, own: Own) -> bytes:
     made = spec.replacement
     if spec.reason is not None or entry.code is None:
         raise Unsaved("its frame runs uncompiled")
+    if spec.of_process:
+        raise Unsaved(f"it rests on {spec.of_process}, which is different in each process")
+    if any(type(guard) is Equals and holds_set(guard.value) for guard in spec.guards):
+        raise Unsaved("it rests on the order of a frozenset, which is different in each process")
     if made.step is not None or made.resumes:
         raise Unsaved("it ends in a graph break")
     sources = sources_of(spec)
@@ -280,8 +291,13 @@ def contents(entry: Entry, own: Own) -> bytes:
     if made.direct is not None:
         *others, constants = made.direct
         direct = (*others, by_identity(constants))
-    parts = tuple(spec.guards), tuple(spec.inputs), tuple(spec.captures), spec.outcome, spec.shared, entry.code, made.graph, direct
+    parts = tuple(spec.guards), tuple(spec.inputs), tuple(spec.captures), spec.outcome, spec.shared, entry.code, made.graph, direct, tuple(spec.vouched)
     return written((sources, [stamp(file) for file in sorted(spec.files)], cls, parts), own, near)
+
+
+def holds_set(value: Any) -> bool:
+    """Return whether a constant is or contains a frozenset of several elements."""
+    return any(map(holds_set, value)) if isinstance(value, tuple) else isinstance(value, frozenset) and len(value) > 1
 
 
 def sources_of(spec: EntrySpec) -> list[Source]:

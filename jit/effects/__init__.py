@@ -56,7 +56,7 @@ class Effects:
         self._mutated: dict[int, Logged] = {}
         self._last: list[Logged] = []
         self.number = 0
-        """How often something has changed so far, for the first time or again. Undoing a change doesn't lower it."""
+        """The number of changes so far, those of values that had changed before included. Undoing a change doesn't lower it."""
 
     def mutated(self, obj: Object) -> None:
         """Note that the state of a value from outside differs from that of the real object, which its `replay` will change. Calling this again does nothing.

@@ -114,7 +114,7 @@ class GraphBuilder(TraceState):
         self.traced_regions: dict[Any, list[Any]] = {}
         """Regions that have been traced, by the properties that a repetition of them must share; see library/torch/control_flow/repeated_regions.py."""
         self.copies_calls = True
-        """Whether calls of modules may be copied from calls like them."""
+        """True if calls of modules may be copied from calls like them."""
         self.module_calls: dict[Any, tuple[Any, ...]] = {}
         """Calls of modules that have been traced, by the properties that a call must share to be like one of them; see library/torch/nn/repeated_modules.py."""
         self.moved: list[tuple[fx.Node, tuple[CodeType, int], str]] = []

@@ -34,7 +34,7 @@ class NodeToCopy:
 
 
 def node_to_copy(state: TraceState, node: fx.Node, known: Iterable[fx.Node]) -> NodeToCopy | None:
-    """What is needed to copy a node that the trace has made; None if it can't be copied.
+    """Return the data from which a node of the trace can be copied; None if it can't be copied.
 
     It can if all that it does is to compute tensors from `known` nodes, under the modes that are in force now, and if nobody has changed its result since.
     """

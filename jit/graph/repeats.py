@@ -96,7 +96,7 @@ class Repeats:
             self._known[key] = found
 
     def form(self, result: Any, fakes: Sequence[torch.Tensor]) -> Returned | Made | None:
-        """How the result of an operator comes from the tensors among its arguments; None if it must be run to find that out."""
+        """Describe how the result of an operator comes from the tensors among its arguments; None if it must be run to find that out."""
         if type(result) is not FakeTensor:
             return None
         index = next((index for index, fake in enumerate(fakes) if fake is result), None)

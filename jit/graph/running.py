@@ -56,7 +56,7 @@ class RunningTrace(VM, Protocol):
 
     @property
     def lookups(self) -> object:
-        """What the trace has found in classes, for those whose attributes it has looked up."""
+        """The attributes that the trace has found in classes, for the classes that it has looked into."""
 
     def has_handler(self) -> bool:
         """Return whether the program has a handler for what an operation here raises."""

@@ -25,9 +25,9 @@ from framejit.report import counted
 MAGIC = b"framejit entry 1\n"
 ENTRY, LIBRARY, UNFINISHED = ".entry", ".so", ".new"
 MOST_BYTES = 4 << 30
-"""What has been unused longest is deleted if there is more than this."""
+"""If there is more than this, the files that have been unused longest are deleted."""
 MOST_DAYS = 30
-"""What has not been used for so long is deleted."""
+"""Files that have not been used for so long are deleted."""
 DAY = 24 * 3600.0
 
 
@@ -160,7 +160,7 @@ def clear(folder: Path) -> int:
 
 
 def listing() -> str:
-    """What the folder holds, in words: a line for each folder of entries, and the sum."""
+    """Describe the folder: a line for each folder of entries, and the sum."""
     root = place()
     found = list(files(root)) if root.is_dir() else []
     lines = [f"compiled code in {root}"]

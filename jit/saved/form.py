@@ -79,7 +79,7 @@ class ObjectWriter(pickle.Pickler):
         self._namer = Namer(near)
 
     def persistent_id(self, value: Any) -> Any:
-        """What bytes are for, code inside the function, and modules' globals, which pickle would write by their contents."""
+        """Mark the function and the class of `Own`, code inside that function, and modules' globals, which pickle would write by their contents."""
         kind = type(value)
         if kind is dict:
             module = sys.modules.get(value["__name__"]) if type(value.get("__name__")) is str else None
@@ -135,12 +135,12 @@ class ObjectWriter(pickle.Pickler):
         made = making(function)
         if made is not None:
             return made
-        if function.__module__.startswith(OWN) and "." not in function.__qualname__:
+        if str(function.__module__).startswith(OWN) and "." not in function.__qualname__:
             return NotImplemented  # a global of framejit's, as those below that make objects again
         try:
             return find, (self._namer.name_of(function),)
         except Unsaved:
-            if not function.__module__.startswith(OWN) or "<locals>" not in function.__qualname__:
+            if not str(function.__module__).startswith(OWN) or "<locals>" not in function.__qualname__:
                 raise
         if function.__kwdefaults__ or function.__dict__.keys() - {"_boxed_call"}:
             raise Unsaved(f"it refers to {described(function)}, which has attributes of its own")
@@ -256,7 +256,7 @@ def written(value: Any, own: Own, near: Iterable[Any] = ()) -> bytes:
         ObjectWriter(file, own, near).dump(value)
     except RecursionError:
         raise Unsaved("it is nested too deeply") from None
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
+    except pickle.PicklingError as error:
         raise Unsaved(f"it can't be written: {error}") from None
     return file.getvalue()
 

@@ -63,7 +63,7 @@ class Unsaved(Exception):
 
 
 class Absent(Exception):
-    """What was saved under a name isn't there, or isn't the same any more. The message says what."""
+    """An object that was saved by its name isn't there, or isn't the same any more. The message names it."""
 
 
 class Namer:
@@ -276,7 +276,7 @@ def slot_of(value: Any, descriptor: Any) -> Any:
 
 
 def find_step(base: Name, kind: str, key: Any, expected: Any) -> Any:
-    """What a step leads to from the object of a name."""
+    """Find an object by a step from the object of a name."""
     for other, at, found in steps_from(find(base)):
         if other == kind and at == key:
             return unchanged(found, expected, f"what {kind} {key} led to")
@@ -336,11 +336,13 @@ def fingerprint(value: Any) -> Any:
         return kind.__name__, tuple([(found.name, int(found.kind), written(found.default)) for found in parameters])
     if classes.is_subtype(kind, enum.Enum):
         return classes.qualname(kind), value._name_, written(value._value_)
-    return classes.module(kind), classes.qualname(kind), written(value) if kind in (frozenset, tuple) else None
+    return classes.module(kind), classes.qualname(kind), [written(item) for item in value] if kind in (frozenset, tuple) else None
 
 
 OPAQUE = (dict, list, set, OrderedDict, MappingProxyType, ModuleType, type(torch.ops), type(os.environ), CACHED)
 """Types of Python's own whose objects a trace doesn't take for constants: it guards what they hold."""
+OF_EXTENSIONS = ("pybind11_builtins", "nanobind", "numpy")
+"""Modules whose metaclasses make types in C, of which a trace may take objects for constants."""
 CONSTANT = (torch.dtype, torch.layout, torch.memory_format, type(torch.default_generator), frozenset, tuple, ContextVar)
 """Types in C of objects that are known by their names."""
 
@@ -354,7 +356,8 @@ def is_known(value: Any) -> bool:
         return True
     if kind in (OpOverload, OpOverloadPacket):
         return True
-    return bool(classes.flags(kind) & classes.HEAP_TYPE) and classes.module(kind).partition(".")[0] not in sys.stdlib_module_names
+    is_of_python = classes.flags(kind) & classes.HEAP_TYPE and classes.module(type(kind)) not in OF_EXTENSIONS
+    return bool(is_of_python) and classes.module(kind).partition(".")[0] not in sys.stdlib_module_names
 
 
 def find(name: Name) -> Any:
@@ -378,7 +381,7 @@ def find_module(name: Any) -> ModuleType:
 
 
 def find_attribute(module: str, path: str, expected: Any) -> Any:
-    """What lies at a path through a module and its classes."""
+    """Find an object by a path through a module and its classes."""
     first, *rest = path.split(".")
     found = namespace_of(module).get(first, Absent)
     for part in rest:
@@ -389,7 +392,7 @@ def find_attribute(module: str, path: str, expected: Any) -> Any:
 
 
 def unchanged(found: Any, expected: Any, where: str) -> Any:
-    """What was found, or the function inside its decorators. Raises Absent if neither is what had the name before."""
+    """Return the object that was found, or the function inside its decorators. Raises Absent if neither has the fingerprint of the saved one."""
     if fingerprint(found) == expected:
         return found
     for function in inside_decorators(found):

@@ -552,6 +552,88 @@ def run(program: str, **variables: str) -> str:
     return done.stdout
 
 
+OF_THE_PROCESS = """
+    import enum
+    import functools
+    import os
+
+    import torch
+    import framejit
+    from framejit.driver import kept
+
+    class Plain:
+        def __init__(self):
+            self.names = frozenset({"q", "w", "e", "r"})
+
+    class Kind(enum.Enum):
+        A, B, C = 1, 2, 3
+
+    PLAIN, NAMES, SWITCH = Plain(), frozenset({"alpha", "beta", "gamma", "delta"}), os.environ["SWITCH"]
+
+    @framejit.assume_constant_result
+    def probe():
+        return SWITCH
+
+    @framejit.assume_constant_result
+    def probe_of_several():
+        return [SWITCH]
+
+    @functools.lru_cache
+    def cached(n):
+        return n * len(SWITCH)
+
+    def changed_set():
+        names = {"alpha", "beta"}
+        names.add("gamma")
+        names.update(("delta", "epsilon"))
+        return list(names), names.pop()
+
+    ANSWERS = {
+        "address": lambda: id(PLAIN),
+        "address of a class": lambda: id(Plain),
+        "address as a key": lambda: {id(PLAIN): 1},
+        "order by address": lambda: [type(each).__name__ for each in sorted([PLAIN, Kind.A, NAMES], key=id)],
+        "hash": lambda: hash("abc"),
+        "hash of a tuple": lambda: hash(("abc", 1)),
+        "hash of a class": lambda: hash(Plain),
+        "constant set": lambda: [name for name in {"alpha", "beta", "gamma", "delta"}],
+        "changed set": changed_set,
+        "global set": lambda: list(NAMES),
+        "default": lambda names=frozenset({"a", "b", "c", "d"}): list(names),
+        "attribute": lambda: list(PLAIN.names),
+        "set as text": lambda: str({"alpha", "beta", "gamma"}),
+        "set of members": lambda: [kind.name for kind in {Kind.A, Kind.B, Kind.C}],
+        "set of classes": lambda: [cls.__name__ for cls in {int, str, float, Plain}],
+        "dict of a set": lambda: list(dict.fromkeys({"alpha", "beta", "gamma"})),
+        "common names": lambda: list(NAMES & {"beta", "gamma", "delta", "zeta"}),
+        "directory": lambda: os.getcwd(),
+        "process": lambda: os.getpid(),
+        "assumed": probe,
+        "assumed list": probe_of_several,
+        "cached": lambda: cached(3),
+        "set of ints": lambda: [n for n in {3, 1, 2}],
+        "look-up": lambda: "alpha" in {"alpha", "beta"},
+    }
+    kept.LEAST_SECONDS = 0
+    taken = []
+    for name, answer in ANSWERS.items():
+        framejit.reset()
+        step = lambda x: (x + 1, answer())
+        assert repr(framejit.compile(step, backend="eager")(torch.ones(2))) == repr(step(torch.ones(2))), name
+        taken += [name] if framejit.statistics()["frames"] == 0 else []
+    print(*taken, sep=",")
+"""
+
+
+def test_answers_of_one_process_arent_those_of_another(tmp_path: pathlib.Path) -> None:
+    """Addresses, hashes and orders of sets are other ones, and so may be what functions give that are assumed to be constant."""
+    variables = {"FRAMEJIT_CACHE": "1", "FRAMEJIT_CACHE_DIR": str(tmp_path), "FRAMEJIT_CHECK": ""}
+    for seed, switch in (("1", "a"), ("2", "bcd"), ("3", "bcd")):
+        taken = run(OF_THE_PROCESS, PYTHONHASHSEED=seed, SWITCH=switch, **variables).strip().split(",")
+        if seed == "3":
+            assert {"assumed", "set of ints", "look-up"} <= {*taken}
+
+
 WITH_INDUCTOR = """
     import sys
     import torch
@@ -571,6 +653,22 @@ WITH_INDUCTOR = """
     torch.manual_seed(0)
     model = torch.nn.Sequential(*[Block() for _ in range(2)]).eval()
     x = torch.randn(3, 8)
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x):
+            self.seen.add_(x.sum(1))
+            return self.seen * 2
+
+    counts, twin = Counts(), Counts()
+    counting = framejit.compile(counts)
+    with torch.no_grad():
+        for _ in range(2):
+            version = counts.seen._version
+            assert torch.allclose(counting(x), twin(x), atol=1e-5) and torch.allclose(counts.seen, twin.seen, atol=1e-5)
+            assert counts.seen._version > version
     compiled = framejit.compile(model)
     with torch.no_grad():
         assert torch.allclose(compiled(x), model(x), atol=1e-5)
@@ -581,8 +679,8 @@ WITH_INDUCTOR = """
 
 def test_inductors_code_runs_without_loading_a_compiler(tmp_path: pathlib.Path) -> None:
     variables = {"FRAMEJIT_CACHE": "1", "FRAMEJIT_CACHE_DIR": str(tmp_path), "FRAMEJIT_CHECK": ""}
-    assert run(WITH_INDUCTOR, **variables).split() == ["1", *["True"] * 4]
+    assert run(WITH_INDUCTOR, **variables).split() == ["2", *["True"] * 4]
     assert run(WITH_INDUCTOR, **variables).split() == ["0", *["False"] * 4]
     for library in tmp_path.rglob(f"*{folder.LIBRARY}"):
         library.write_bytes(b"not a library")
-    assert run(WITH_INDUCTOR, **variables).split()[0] == "1"
+    assert run(WITH_INDUCTOR, **variables).split()[0] == "2"

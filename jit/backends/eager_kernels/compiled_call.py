@@ -18,7 +18,7 @@ from framejit._operators import WORTH_THREADS, Kernel
 from framejit.graph.symbolic_call import NotCompiled, SymbolicCall
 
 CHECKED_INDEX = "AOTI_TORCH_CHECK("
-"""What Inductor's C++ code has where an index could be out of range. On one of several threads, a check that fails ends the process."""
+"""Inductor's C++ code has this where an index could be out of range. On one of several threads, a check that fails ends the process."""
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """By dtype, the largest error that a kernel's first results may have, relative to the largest of torch's."""
 

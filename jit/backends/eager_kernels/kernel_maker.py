@@ -32,7 +32,7 @@ IMPORTED = ("torch", "sympy", "framejit")
 
 
 class KernelMaker:
-    """What the native part asks about calls of one operator for which it has no kernel.
+    """Answers the native part about calls of one operator for which it has no kernel.
 
     Attributes:
         kernels: the number of kernels that were compiled.

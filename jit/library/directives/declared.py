@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.guards.kinds import ValueIs
+from framejit.guards.recorder import Vouched
 from framejit.guards.source import MISSING
 from framejit.library.directives.whole_call import OPERAND, ModuleLeaf, WholeCall
 from framejit.objects.core import abstract
@@ -20,6 +21,7 @@ from framejit.objects.core.registry import RuleOrder, library, models
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.objects.types.constobject import is_plain
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.listobject import ListObject
@@ -197,6 +199,10 @@ def assumed_constant(vm: VM, function: Object, args: list[Object], kwargs: dict[
         found = function.value(*real_args, **real_kwargs)
     except Exception as error:
         vm.raise_(type(error), *error.args)
+    if all(map(is_plain, (*real_args, *real_kwargs.values(), found))):
+        vm.guards.vouched.append(Vouched(function.value, tuple(real_args), tuple(real_kwargs.items()), found))
+    else:
+        vm.guards.rest_on_process(f"the result of {name_of(function)}, which is assumed to be constant")
     return vm.pin(found)
 
 

@@ -514,6 +514,7 @@ def object_hash(vm: VM, self: Object) -> Object:
         guard_address(vm, self, "hash()")
         return vm.const(object.__hash__(self.value))
     if isinstance(self, IdentityConstant):
+        vm.guards.rest_on_process("the address of an object")
         return vm.const(object.__hash__(self.value))
     vm.unsupported(breaks.UnsupportedCall("hash() of an object made by the compiled function"))
 

@@ -62,6 +62,7 @@ class CachedFunctionObject(Object):
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}
         if needs_arguments_alone and not any(value is MISSING for value in (*given, *named.values())):
+            vm.guards.rest_on_process(f"what {function.__qualname__} keeps in its cache")
             return vm.pin(self.value(*given, **named))
         if (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
             vm.unsupported(breaks.CachedCall(function.__qualname__))

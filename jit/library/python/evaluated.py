@@ -40,7 +40,7 @@ def literal(vm: VM, node_or_string: Object) -> Object:
 
 
 def without_warning(compute: Callable[[], Any]) -> Any:
-    """What a function that compiles a text gives; None if it raises an exception or warns, which the program is to hear at each call."""
+    """Return the result of a function that compiles a text; None if it raises an exception or warns, which the program must see at each call."""
     with version_kept(), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:

@@ -141,7 +141,7 @@ def line_of_traceback(vm: VM, self: Object) -> Object:
 
 @models(traceback.clear_frames)
 def clear_frames(vm: VM, tb: Object) -> Object:
-    """What `unittest` calls for an expected error. The frames that the trace has left hold no variables any more."""
+    """Model of the function by which `unittest` clears the frames of an expected error. Those that the trace has left hold no variables any more."""
     given = vm.observe(tb)
     if not isinstance(given, TracebackObject) and given.cls is not type(None):
         vm.unsupported(breaks.UnsupportedCall("traceback.clear_frames() for frames that have run"))

@@ -50,6 +50,7 @@ def id_(vm: VM, obj: Object) -> Object:
     """The address of an object. For one from outside it is a constant, if its identity may be guarded."""
     obj = vm.observe(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
+        vm.guards.rest_on_process("the address of an object")
         return vm.const(id(obj.constant(vm)))
     if obj.source is not None and obj.value is not MISSING and not is_new_each_time(obj.source):
         is_fixed = has_address(obj)

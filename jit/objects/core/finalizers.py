@@ -104,4 +104,5 @@ def guard_address(vm: VM, obj: Object, asked: str) -> None:
     if not has_address(obj):
         vm.unsupported(breaks.UnsupportedCall(f"{asked} of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
     assert obj.source is not None
+    vm.guards.rest_on_process("the address of an object")
     vm.guard(ValueIs, obj.source, obj.value)

@@ -109,7 +109,7 @@ def made_for(names: tuple[str, ...]) -> tuple[Any, Any]:
 
 
 def code_of(function: FunctionType) -> tuple[Any, ...]:
-    """What a function's code does, whatever its name and its place are."""
+    """Describe what a function's code does, without its name and its place."""
     code = function.__code__
     return code.co_code, code.co_consts, code.co_names, code.co_varnames, function.__closure__
 

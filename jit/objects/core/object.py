@@ -30,6 +30,8 @@ from framejit.plain import support
 from framejit.program import classes
 from framejit.program.naming import with_article
 
+NUMBERS_OF_FIXED_HASH = frozenset({int, float, bool, complex})
+"""Types whose values have the same hash in all processes."""
 FOLDABLE: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range})
 """Types whose operators are C code without side effects: those on constants of them are computed at once."""
 
@@ -480,6 +482,8 @@ def settle(obj: Object) -> Object:
 
 def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Object:
     """Call a pure C function on real constants; if it raises, the traced program does."""
+    if any(issubclass(type(arg), (set, frozenset)) for arg in args):
+        vm.guards.rest_on_process("the order of a set")
     try:
         result = function(*args, **kwargs)
     except Exception as error:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import wording
-from framejit.objects.core.object import FOLDABLE, VM, Object, call_found_special, call_special, fold, wrong_result
+from framejit.objects.core.object import FOLDABLE, NUMBERS_OF_FIXED_HASH, VM, Object, call_found_special, call_special, fold, wrong_result
 from framejit.objects.types import waitingtext
 from framejit.program.naming import LONG
 
@@ -94,6 +94,8 @@ def checked_text(vm: VM, obj: Object, special: str, found: Object, complaint: st
 def hash_(vm: VM, obj: Object) -> Object:
     obj = vm.observe(obj)
     if obj.cls in FOLDABLE and obj.is_knowable():
+        if obj.cls not in NUMBERS_OF_FIXED_HASH:
+            vm.guards.rest_on_process("the hash of what isn't a number")
         return fold(vm, hash, obj.constant(vm))
     method = vm.raw_type_lookup(obj.cls, "__hash__")
     if method is None:

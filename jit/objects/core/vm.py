@@ -46,7 +46,7 @@ class EffectsView(Protocol[Obj_contra]):
     """The changes that the trace makes outside itself, in order."""
 
     number: int
-    """How often something has changed so far, for the first time or again."""
+    """The number of changes so far, those of values that had changed before included."""
 
     def mutated(self, obj: Obj_contra) -> None:
         """Announce that the state of a value from outside differs from the real one; its `replay` makes it so. Idempotent."""

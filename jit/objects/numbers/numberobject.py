@@ -206,8 +206,8 @@ class DeferredNumber(Deferred, NumberObject):
 
 
 class ComparedNumbers(Deferred):
-    """Whether a relation holds between two numbers, one of which is symbolic. The outcome is guarded if something asks for it; if it only leaves the frame,
-    the generated code computes it.
+    """The outcome of a relation between two numbers, one of which is symbolic. It is guarded if something asks for it; if it only leaves the frame, the
+    generated code computes it.
     """
 
     __slots__ = ("symbol", "operands")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -11,7 +11,7 @@ from framejit._runtime import type_name
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
+from framejit.objects.core.object import NUMBERS_OF_FIXED_HASH, VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
@@ -72,6 +72,8 @@ class SetObject(Operand):
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
         """(hash key, element) in the order of iteration. Breaks if that depends on a table that the trace can't see."""
         table = self.open(vm)
+        if len(table) >= 2:
+            self.rest_on_hashes(vm, table)
         if self.layout is None or len(table) < 2:
             return list(table.items())
         if self.layout is ARBITRARY:
@@ -79,6 +81,12 @@ class SetObject(Operand):
         self.reject_unseen(vm)
         keys = {stand_in(key): key for key in table}
         return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
+
+    def rest_on_hashes(self, vm: VM, table: Mapping[Any, Object]) -> None:
+        """Note that the order of iteration is another one in other processes, unless it is guarded, or follows from the hashes of numbers."""
+        is_guarded = self.source is not None and self.cls is not frozenset and self.layout is None
+        if not is_guarded and not all(element.cls in NUMBERS_OF_FIXED_HASH for element in table.values()):
+            vm.guards.rest_on_process("the order of a set")
 
     def reject_unseen(self, vm: VM) -> None:
         """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
@@ -141,6 +149,7 @@ class SetObject(Operand):
         table = self.open(vm)
         if len(table) > 1:
             self.reject_unseen(vm)
+            self.rest_on_hashes(vm, table)
         if self.source is not None or self.layout is None or self.layout is ARBITRARY:
             key = self.ordered(vm)[0][0]
             layout = laid_out(self.layout, set.pop)

@@ -28,6 +28,7 @@ def constant_of_group(function: Callable[[Any], Any]) -> None:
         if group.source is None or type(group.value) is not ProcessGroup:
             vm.unsupported(breaks.UnsupportedCall(f"{function.__name__}() of a process group that isn't from outside"))
         vm.guard(ValueIs, group.source, group.value)
+        vm.guards.rest_on_process("a process group")
         return vm.const(function(group.value))
 
     models(function)(ask)

@@ -1,4 +1,4 @@
-"""What the trace of a call of a module has recorded, and how it is copied for another module.
+"""Recordings of a traced call of a module, and copies of them for another module.
 
 Guards, and the paths of the graph's inputs, are moved to the same paths through the other module; nodes are copied. The trail says what was recorded.
 """
@@ -59,7 +59,7 @@ Action: TypeAlias = tuple[int, Guard] | tuple[int, TensorObject] | NodeToCopy
 
 @dataclass(slots=True, eq=False)
 class CallRecording:
-    """What a call has recorded.
+    """The records of one traced call.
 
     Attributes:
         paths: the paths through the module that guards and inputs are at: the module's own first, each after the one that it is a step from.
@@ -137,7 +137,7 @@ class MovedPaths:
         self.replaced = dict(zip(recording.paths, self.paths))
 
     def checked(self) -> list[Guard | tuple[int, TensorObject] | NodeToCopy]:
-        """What is to be added to the trace, in order. Raises NotCopied if a guard doesn't hold."""
+        """Return the records to add to the trace, in order. Raises NotCopied if a guard doesn't hold."""
         if self.recording.failed is not None:
             self.check(*self.recording.failed)
         elsewhere, check, inputs = self.elsewhere, self.check, self.vm.graph.inputs
@@ -204,7 +204,7 @@ class StackRenaming:
 
 
 class NothingToCopy:
-    """What a record of the trail is that needn't be copied: the trace only knows more, or has changed a value of its own."""
+    """Return whether a record of the trail needn't be copied: the trace only knows more, or has changed a value of its own."""
 
 
 NOTHING = NothingToCopy()
@@ -212,7 +212,7 @@ Recorded: TypeAlias = Guard | TensorObject | fx.Node | NothingToCopy
 
 
 def recorded(vm: TorchVM, record: TrailRecord) -> Recorded:
-    """What a record of the trail says that the trace has recorded. Raises NotCopied if that can't be copied."""
+    """Return the recorded item that a record of the trail stands for. Raises NotCopied if it can't be copied."""
     owner, kind, graph = record.owner, type(record), vm.graph
     if isinstance(record, FieldSet):
         if isinstance(owner, Object) and (kind is FieldFilled or not isinstance(owner, TensorObject)):
@@ -245,7 +245,7 @@ def recorded(vm: TorchVM, record: TrailRecord) -> Recorded:
 
 
 def recording_of(vm: TorchVM, call: ModuleCall) -> CallRecording | None:
-    """What a call has recorded; None if it can't be copied."""
+    """Return the recording of a call; None if it can't be copied."""
     try:
         order = [recorded(vm, record) for record in vm.trail.since(call.start, call.end)]
         return CallRecorder(vm, call, [*vm.guards.since(0)[: call.guards], *order]).recording()

@@ -44,7 +44,7 @@ def load_decompositions(vm: TorchVM) -> Object:
 
 @models(torch._C._are_functorch_transforms_active)
 def are_transforms_active(vm: TorchVM) -> Object:
-    """Whether a transform is in force here: one that the trace has begun, or one around the call."""
+    """Return whether a transform is in force here: one that the trace has begun, or one around the call."""
     return vm.const(any(True for _ in transforms_of(vm.graph.body)) or vm.guards.read(torch._C._are_functorch_transforms_active))
 
 
