@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -42,8 +43,19 @@ def code_again(code: CodeType, used: dict[str, Any], is_method: bool) -> Call:
     return MethodType(function, Partitions()) if is_method else function
 
 
-def run_inference(call: Call, changed: Sequence[int] = ()) -> Call:
-    """A boxed callable that runs Inductor's function for a graph without gradients, as AOTAutograd would. `changed`: the inputs that it changes in place."""
+def given_inputs(results: Sequence[int | None]) -> Call:
+    """The function of a graph without operators, whose results are these inputs."""
+    return lambda inputs: [None if index is None else inputs[index] for index in results]
+
+
+def without_autocast(applies: bool) -> AbstractContextManager[Any]:
+    """In force while compiled code runs: autocast, if it was on when the code was compiled, is part of the code, and must not change its calls of torch."""
+    return torch._C._DisableAutocast() if applies else nullcontext()
+
+
+def run_inference(call: Call, changed: Sequence[int] = (), autocast: bool = False) -> Call:
+    """A boxed callable that runs Inductor's function for a graph without gradients, as AOTAutograd would. `changed`: the inputs that it changes in place;
+    `autocast`: see `without_autocast`."""
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         if changed:
@@ -56,4 +68,11 @@ def run_inference(call: Call, changed: Sequence[int] = ()) -> Call:
         finally:
             torch._C._set_grad_enabled(True)
 
-    return run
+    if not autocast:
+        return run
+
+    def run_without_autocast(inputs: list[Any]) -> Sequence[Any]:
+        with without_autocast(True):
+            return run(inputs)
+
+    return run_without_autocast

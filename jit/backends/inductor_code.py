@@ -7,7 +7,7 @@ functions of torch in C. It is saved with those of them that it uses; code that 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -15,21 +15,46 @@ from typing import Any
 import torch
 from torch._ops import _OpNamespace
 
-from framejit.backends.inductor_again import OperatorsByName, code_again, library_function, operators_of, run_inference
+from framejit.backends.inductor_again import OperatorsByName, code_again, given_inputs, library_function, operators_of, run_inference
 from framejit.backends.libraries import keep_library
+from framejit.backends.training_again import Division, Layout, run_training
 from framejit.backends.translation_units import ORIGINS, Postponed
 from framejit.graph.fake import TORCHS_OPERATORS
-from framejit.saved.names import Unsaved
+from framejit.saved.names import Awaited, Unsaved
 from framejit.saved.remade import ByValue, made_by
 
 
 @dataclass(frozen=True)
 class CompiledPart:
-    """A graph of ATen operators that Inductor has compiled: its code, and what AOTAutograd knows about the graph that it comes from."""
+    """A graph of ATen operators that Inductor has compiled: its code, and what AOTAutograd knows about the graph that it comes from.
+
+    `without_gradients`: for a backward pass, the inputs of the graph for which it computes none.
+    """
 
     code: Any
     metadata: Any
     is_inference: bool
+    is_backward: bool = False
+    without_gradients: tuple[int, ...] = ()
+
+
+class CompiledParts:
+    """The parts of one graph: a forward pass, and a backward pass once the program has needed it.
+
+    Attributes:
+        listeners: what is called when the backward pass has been compiled.
+    """
+
+    def __init__(self) -> None:
+        self.forward: list[CompiledPart] = []
+        self.backward: list[CompiledPart] = []
+        self.listeners: list[Callable[[], None]] = []
+
+    def add(self, part: CompiledPart) -> None:
+        (self.backward if part.is_backward else self.forward).append(part)
+        listeners, self.listeners = (self.listeners, []) if part.is_backward else ([], self.listeners)
+        for listener in listeners:
+            listener()
 
 
 class LibraryFunction:
@@ -54,22 +79,32 @@ class OperatorsOf:
         return operators_of, (self.name,)
 
 
+class InputsOnly:
+    """Stands for the code of a graph that has no operators: Inductor makes none for it. `results`: the inputs that are its results, None for None."""
+
+    def __init__(self, results: tuple[int | None, ...]) -> None:
+        self.results = results
+
+
 class InductorCode:
     """Inductor's function for a graph, written as its code and the globals that it uses when that is asked for: its kernels may be compiled later."""
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    def __init__(self, code: Any) -> None:
+        self._code = code
 
     def __reduce__(self) -> Any:
-        function = self._call.__func__ if type(self._call) is MethodType else self._call
-        if type(function) is not FunctionType or (type(self._call) is MethodType and getattr(self._call.__self__, "partitions", None)):
+        if type(self._code) is InputsOnly:
+            return given_inputs, (self._code.results,)
+        call = self._code.current_callable
+        function = call.__func__ if type(call) is MethodType else call
+        if type(function) is not FunctionType or (type(call) is MethodType and getattr(call.__self__, "partitions", None)):
             raise Unsaved("its code for a graph isn't a function")
         names = set(names_in(function.__code__))
         others = [name for name in names if type(vars(torch.ops).get(name)) is _OpNamespace and name not in TORCHS_OPERATORS]
         if others:
             raise Unsaved(f"its graph calls operators of {others[0]}, which aren't torch's")
         used = {name: self._portable(name, function.__globals__[name], names) for name in sorted(names & function.__globals__.keys())}
-        return code_again, (ByValue(function.__code__), used, type(self._call) is MethodType)
+        return code_again, (ByValue(function.__code__), used, type(call) is MethodType)
 
     def _portable(self, name: str, value: Any, names: set[str]) -> Any:
         if type(value) is BuiltinFunctionType and type(value.__self__) is ModuleType and is_library(value.__self__):
@@ -101,23 +136,85 @@ def names_in(code: CodeType) -> Iterator[str]:
             yield from names_in(inner)
 
 
-def note_maker(fn: Any, parts: Sequence[CompiledPart], shared: bool) -> None:
-    """Note how another process makes the callable again that AOTAutograd has made of these parts, if the graph runs without gradients, and if the callable does
-    nothing besides calling Inductor's code. `shared`: some inputs share memory."""
-    if len(parts) != 1 or shared or not parts[0].is_inference or torch._C._is_any_autocast_enabled():
+class CodeOfBackward:
+    """The code of a graph's backward pass, as far as it is compiled by the time it is written."""
+
+    def __init__(self, parts: CompiledParts) -> None:
+        self._parts = parts
+
+    def __reduce__(self) -> Any:
+        if not self._parts.backward:
+            raise Awaited("its backward pass hasn't been needed yet", self._parts.listeners)
+        if len(self._parts.backward) != 1 or not is_plain_code(self._parts.backward[0].code):
+            raise Unsaved("its backward pass isn't only Inductor's code")
+        return InductorCode(self._parts.backward[0].code).__reduce__()
+
+
+class DivisionOf:
+    """The `Division` of a graph whose parts have been compiled."""
+
+    def __init__(self, parts: CompiledParts, autocast: bool) -> None:
+        self._parts, self._autocast = parts, autocast
+
+    def __reduce__(self) -> Any:
+        known, inputs = self._parts.forward[0].metadata, self._parts.forward[0].metadata.input_info
+        without = self._parts.backward[0].without_gradients
+        results = [info for info in known.output_info if issubclass(info.raw_type, torch.Tensor)]
+        if len(results) != len(known.output_info):
+            raise Unsaved("its graph returns numbers beside tensors that have gradients")
+        taken = [index for index, info in enumerate(results) if getattr(info, "requires_grad_for_backward", info.requires_grad)]
+        if known.num_symints_saved_for_bw is None:
+            raise Unsaved("what its graph saves for its backward pass isn't known")
+        return Division, (
+            len(inputs), tuple(known.mutated_graph_handled_indices_seen_by_autograd),
+            tuple(index for index in without if inputs[index].requires_grad and not inputs[index].is_leaf),
+            len(results), known.num_tensors_saved_with_no_vc_check or 0, known.num_symints_saved_for_bw, tuple(known.unsafe_view_out_indices),
+            tuple(index for index, info in enumerate(results) if not info.requires_grad), tuple(taken),
+            tuple(layout_of(meta.memory_format) for meta in known.subclass_tangent_meta), self._autocast, known.deterministic is False,
+        )  # fmt: skip
+
+
+def layout_of(known: Any) -> Layout:
+    return known.memory_format, tuple(known.size or ()), tuple(known.stride or ())
+
+
+def note_maker(fn: Any, parts: CompiledParts, shared: bool) -> None:
+    """Note how another process makes the callable again that AOTAutograd has made of these parts, if the callable does nothing besides calling Inductor's
+    code. `shared`: some inputs share memory."""
+    if len(parts.forward) != 1 or shared or not is_plain(parts.forward[0].metadata) or not is_plain_code(parts.forward[0].code):
         return
-    code, known = parts[0].code, parts[0].metadata
-    plain = (
+    part, autocast = parts.forward[0], torch._C._is_any_autocast_enabled()
+    code, changed = InductorCode(part.code), tuple(part.metadata.mutated_graph_handled_indices_seen_by_autograd)
+    if part.is_inference:
+        made_by(fn, run_inference, code, changed, autocast)
+    else:
+        made_by(fn, run_training, code, CodeOfBackward(parts), DivisionOf(parts, autocast))
+
+
+def is_plain(known: Any) -> bool:
+    """Return whether AOTAutograd does nothing before and after a graph, as far as its metadata says, but what `run_inference` and `run_training` do."""
+    return (
         known is not None
         and known.num_mutated_inp_runtime_indices == 0
         and known.num_outputs_aliased == 0
         and known.num_intermediate_bases == 0
         and not known.tokens
+        and not known.num_backward_tokens
+        and not known.num_graphsafe_rng_states
+        and not known.num_opaque_objects_saved_for_bw
+        and not known.indices_of_inputs_that_requires_grad_with_mutations_in_bw
         and not known.is_rng_op_functionalized
         and not known.dynamic_outputs
         and known.grad_enabled_mutation is None
-        and all(hasattr(info, "unwrapped_idx") for info in (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta))
+        and all(hasattr(info, "unwrapped_idx") for info in (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta, *known.subclass_tangent_meta))
     )
-    call = getattr(code, "current_callable", None)
-    if plain and call is not None and not code.inputs_to_check and code.device_types <= {"cpu"} and not getattr(code, "_wrap_compiled_regions", False):
-        made_by(fn, run_inference, InductorCode(call), tuple(known.mutated_graph_handled_indices_seen_by_autograd))
+
+
+def is_plain_code(code: Any) -> bool:
+    """Return whether Inductor's code for a part is only a function."""
+    return type(code) is InputsOnly or (
+        getattr(code, "current_callable", None) is not None
+        and not code.inputs_to_check
+        and code.device_types <= {"cpu"}
+        and not getattr(code, "_wrap_compiled_regions", False)
+    )

@@ -25,7 +25,7 @@ from framejit.backends import changed_inputs, memory
 from framejit.backends.calling import unbox
 from framejit.backends.contexts import share_memory
 from framejit.backends.ecosystem import compile_lock
-from framejit.backends.inductor_code import CompiledPart, note_maker
+from framejit.backends.inductor_code import CompiledPart, CompiledParts, InputsOnly, note_maker
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
 from framejit.backends.shared_numbers import compute_once
@@ -91,12 +91,12 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
     apart = offsets_in(gm, example_inputs) + promises_in(gm)
-    parts: list[CompiledPart] = []
+    parts = CompiledParts()
     inner = functools.partial(compile_inner, parts=parts, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())
     # AOTAutograd's cache wouldn't tell what `note_maker` needs to know; Inductor's own is asked in any case.
-    runs_only = framejit_config.current().cache and not torch.is_grad_enabled()
-    settings: dict[str, Any] = {"enable_autograd_cache": False} if shared or runs_only else {}
-    if underway.is_beside():
+    is_kept = framejit_config.current().cache
+    settings: dict[str, Any] = {"enable_autograd_cache": False} if shared or is_kept else {}
+    if underway.is_beside() or "cache" in framejit_config.current().checks():
         settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
     with compile_lock(), functorch_config.patch(settings), as_framejit_compiles(apart):
         made = compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
@@ -162,7 +162,7 @@ def compile_inner(
     memories: memory.Memories | None = None,
     apart: str = "",
     compilation: underway.Compilation | None = None,
-    parts: list[CompiledPart] | None = None,
+    parts: CompiledParts | None = None,
     **kwargs: Any,
 ) -> Any:
     """torch's `compile_fx_inner`, on a rewritten graph of ATen operators.
@@ -170,8 +170,9 @@ def compile_inner(
     `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`; `compilation`: what the graph was traced in;
     `parts`: is told of the result.
     """
-    context = torch._guards.TracingContext.try_get()
-    if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:
+    context, is_backward = torch._guards.TracingContext.try_get(), bool(kwargs.get("is_backward"))
+    without = gradients_left_out(gm) if is_backward else ()
+    if memories is not None and not is_backward and context is not None and context.fw_metadata is not None:
         memories.tell_apart(gm, context.fw_metadata.num_mutated_inp_runtime_indices)
     without_alpha(gm.graph)
     compute_once(gm.graph)
@@ -183,8 +184,24 @@ def compile_inner(
     with underway.continued(compilation), config.patch(settings), as_framejit_compiles(apart):
         made = compile_fx_inner(gm, example_inputs, **kwargs)
     if parts is not None:
-        parts.append(CompiledPart(made, context.fw_metadata if context is not None else None, bool(kwargs.get("is_inference"))))
+        metadata = context.fw_metadata if context is not None else None
+        code = inputs_only(gm) if type(made) is types.FunctionType else made
+        parts.add(CompiledPart(code, metadata, bool(kwargs.get("is_inference")), is_backward, without))
     return made
+
+
+def inputs_only(gm: fx.GraphModule) -> InputsOnly | None:
+    """The results of a graph without operators as indices of inputs; None for other graphs."""
+    inputs = gm.graph.find_nodes(op="placeholder")
+    results = gm.graph.output_node().args[0]
+    if len(gm.graph.nodes) != len(inputs) + 1 or not isinstance(results, (tuple, list)) or not all(each is None or each in inputs for each in results):
+        return None
+    return InputsOnly(tuple(None if each is None else inputs.index(each) for each in results))
+
+
+def gradients_left_out(backward: fx.GraphModule) -> tuple[int, ...]:
+    """The inputs of a graph for which its backward pass computes no gradient."""
+    return tuple(index for index, gradient in enumerate(backward.graph.output_node().args[0]) if gradient is None)
 
 
 def keep_saved_tensors() -> None:

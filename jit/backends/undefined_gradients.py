@@ -50,6 +50,7 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
     """
     positions: Positions | None = None
     is_unknown = False
+    needed = tuple(reached.items())  # the entry may be written to disk, with what this function refers to
 
     def run(*args: Any) -> Any:
         nonlocal positions, is_unknown
@@ -57,9 +58,9 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
             return fn(*args)
         inputs = args[0] if boxed else args
         if positions is None:
-            edges, references = [edge_of(value) for value in inputs], references_to_inner(inputs, reached)
+            edges, references = [edge_of(value) for value in inputs], references_to_inner(inputs, dict(needed))
             results = fn(*args)
-            positions = positions_of(results, edges, reached)
+            positions = positions_of(results, edges, dict(needed))
             is_unknown = positions is None
             if positions is None:
                 return results

@@ -403,11 +403,14 @@ def enter(
         co_qualname=code.co_qualname + name.removeprefix(code.co_name),
         **arguments(code),
     )
-    key = id(made)
-    _origins[key] = SplicedFrom(
-        weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, stands_for, calls, how, leaves, shift + offset if raises is None else raises
-    )
+    note_origin(made, code, shift, stands_for, calls, how, leaves, shift + offset if raises is None else raises)
     return made
+
+
+def note_origin(made: CodeType, code: CodeType, *facts: Any) -> None:
+    """Note what a resume function's code was made of: see SplicedFrom."""
+    key = id(made)
+    _origins[key] = SplicedFrom(weakref.ref(made, lambda _: _origins.pop(key, None)), code, *facts)
 
 
 def own_lasti(item: RaisedAt, shift: int) -> Lasti:

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from framejit import logs
-from framejit._runtime import CompiledFunction, set_thread_disabled
+from framejit._runtime import set_thread_disabled
 from framejit.bytecode import abort
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS
 from framejit.errors import CHECK_FAILED, FramejitError
@@ -87,14 +87,3 @@ def as_result(choice: int, function: Callable[..., Any]) -> Callable[..., Any]:
         return functools.partial(tuple, (choice, function(*args)))
 
     return call
-
-
-def hand_back(result: Any) -> Any:
-    """The resume function of a call that has ended: it returns the result."""
-    return result
-
-
-def ended() -> Any:
-    """The function `hand_back` in the form in which entries hold resume functions, and never compiled."""
-    assert isinstance(hand_back, FunctionType)
-    return CompiledFunction(hand_back, lambda function, args: None)

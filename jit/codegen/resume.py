@@ -34,6 +34,7 @@ from framejit.objects.types.constobject import NONE
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
+from framejit.saved.spliced import function_of
 
 NEVER = frozenset({
     "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND", "LOAD_SPECIAL",
@@ -235,7 +236,7 @@ class _Splitter:
             failure = failed(frame) if frame.entering else None
             operands = 0 if leaves_block(frame.instruction) else frame.pops
             code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, failure)
-        return splice.function_of(code, frame.namespace), before
+        return function_of(code, frame.namespace), before
 
     def around(self, level: int, inner: FunctionType) -> tuple[FunctionType, Layout]:
         """The step of a frame that is inside the call of the next one."""
@@ -244,7 +245,7 @@ class _Splitter:
         after = Layout(frame.live_after, frame.waiting)
         before = Layout(union(after, raised), after.stack)
         code = splice.outer_step(frame.code, before, inner, frame.position, raised, after, failed(frame))
-        return splice.function_of(code, frame.namespace), before
+        return function_of(code, frame.namespace), before
 
     def before(self, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
         return Layout(union(*outcomes), stack)
@@ -373,7 +374,7 @@ class _Splitter:
 
     def resume_function(self, frame: SplitFrame, key: tuple[Any, ...], write: Callable[[], CodeType]) -> FunctionType:
         """The resume function of a frame for a key. If there is none yet, `write` makes its code."""
-        return self.known.resume_function(key, frame.code, frame.namespace, lambda: splice.function_of(write(), frame.namespace))
+        return self.known.resume_function(key, frame.code, frame.namespace, lambda: function_of(write(), frame.namespace))
 
     def name(self, frame: SplitFrame) -> str:
         return f"{frame.code.co_name}{RESUMED}{os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
@@ -586,7 +587,7 @@ def generator_maker(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[A
     code = splice.resume_generator(frame.code, layout, offset, frame.position, frame.decoded)
     values = [frame.locals[slot] for slot in layout.slots] + list(frame.stack[::-1])
     state = TupleObject([NONE if value is None else value for value in values])
-    return GeneratorMaker(splice.function_of(code, frame.namespace), started), state
+    return GeneratorMaker(function_of(code, frame.namespace), started), state
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from framejit.graph.demands import RestartWith
 from framejit.guards.kinds import Guard
 from framejit.library.directives import torch_directives
 from framejit.program import classes, code_kinds
-from framejit.report import STATISTICS, BreakNote, place
-from framejit.reporting import stacks
+from framejit.report import STATISTICS, BreakNote
+from framejit.reporting import split_calls, stacks
 from framejit.said.directives import NESTED, breaks_are_errors, innermost
 from framejit.tracing import boundary, looks
 from framejit.tracing.passage import untraceable_mode
@@ -131,23 +131,10 @@ def uncompiled(
 def report_break(planned: Planned, after_break: AfterBreak) -> None:
     """Report a graph break that has split a call."""
     broke, function = after_break.broke, planned.attempt.tracer.function
-    STATISTICS.add("graph_breaks")
-    STATISTICS.reason(f"{broke.reason}{at(broke.stack)}")
     broke.before = planned.operations or 0
-    logs.graph_break(broke)
+    split_calls.report_break(broke)
     if logs.enabled("resume"):
         for resume in after_break.resumes:
             code = resume.function.__code__
             listing = decode(code).listing() if logs.enabled("resume", detail=True) else ""
             logs.info("resume", f"{function.__qualname__} goes on in {code.co_name}", listing)
-
-
-def at(stack: Sequence[UserFrame]) -> str:
-    """The place of a break, as the end of a sentence; empty if unknown. For a break in a library's code, the line of the program that called it comes first."""
-    if not stack:
-        return ""
-    inner = stack[-1]
-    callers = [frame for frame in stack if not code_kinds.is_installed_file(frame.filename)]
-    if not callers or callers[-1] is inner:
-        return f" at {place(stack)}"
-    return f" at {place(callers)} (in {code_kinds.importable(inner.filename)}:{inner.lineno})"

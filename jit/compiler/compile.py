@@ -17,7 +17,7 @@ from framejit.backends.left_to_autograd import LeftToAutograd
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
 from framejit.codegen import Continuation, emit
-from framejit.codegen.rerun import ended, follow
+from framejit.codegen.rerun import follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.planned import Planned, Uncompiled, plan_end
@@ -27,7 +27,7 @@ from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import beside, loader
 from framejit.driver.compiled_module import home
-from framejit.driver.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_uncompiled
+from framejit.driver.entry_spec import EntrySpec, Replacement, adopt, ended, for_one_call, make, run_uncompiled
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
 from framejit.graph.demands import RestartWith
@@ -196,7 +196,7 @@ def specify(compiled: Compiled) -> EntrySpec:
         files=frozenset(attempt.tracer.files),
         vouched=tuple(attempt.tracer.guards.vouched),
         of_process=attempt.tracer.guards.of_process,
-        replacement=Replacement(code, compiled.fn, direct, step, resumes),
+        replacement=Replacement(code, compiled.fn, direct, step, resumes, None if after_break is None else after_break.broke),
     )
 
 

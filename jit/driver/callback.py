@@ -7,7 +7,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +81,8 @@ class Compiler:
         self.surveyed: tuple[int, int | None] | None = None
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._kept: Any = None
+        self._cls: weakref.ref[type] | None = None
+        """For a resume function: see `_class_made_for`."""
         self._owner: weakref.ref[Any] | None = None
         self._beyond_limit: Entry | None = None
         self._job: beside.Job | None = None
@@ -241,26 +243,28 @@ class Compiler:
             return self._without_code(call)
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
-        place = None if subject.resumed or not self.options.config.cache else kept.place_of(call, self.options)
         entry, begun = None, time.perf_counter()
-        if place is not None:
+        asked = None
+        if self.options.config.cache:
+            asked = kept.asked(call, self._class_made_for(call), self.options, origin, self._resume_in(subject), subject.resumed)
+        if asked is not None:
             self._kept = self._kept or kept.KeptEntries()
-            entry = self._kept.find(place, call, origin)
+            entry = self._kept.find(asked)
         if entry is not None:
             if pool is not None:
                 pool.add(entry)
             return entry
         entry = self._compile(subject, origin)
         if entry is not None and "cache" in self.options.config.checks():
-            entry = kept.again(entry, call)
+            entry = kept.again(entry, kept.KeptCall(call, kept.Own(call.function, self._class_made_for(call)), origin, self._resume_in(subject)))
         if beside.is_disturbed():
             raise NotBeside
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
-        if entry is not None and place is not None:
-            self._kept.keep(place, entry, call, time.perf_counter() - begun)
+        if entry is not None and asked is not None:
+            self._kept.keep(asked, entry, time.perf_counter() - begun)
         return entry
 
     def _compiles_beside(self, call: Call) -> bool:
@@ -366,7 +370,7 @@ class Compiler:
         call, history = subject.call, self.history
         function = call.function
         names = history.names if subject.resumed else arguments.names(call, subject.module)
-        resume = functools.partial(self._resume, subject.family)
+        resume = self._resume_in(subject)
         request = CompileRequest(
             function, call.locals, self.options, subject.family, history.changing, self.dynamic(call), names, origin, self.resumed_after,
             self.upcall_use, resume,
@@ -398,9 +402,20 @@ class Compiler:
             return FIXED
         return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
 
+    def _resume_in(self, subject: Subject) -> Callable[..., CompiledFunction]:
+        """`_resume` for the resume functions of one call."""
+        return functools.partial(self._resume, subject.family, self._class_made_for(subject.call))
+
+    def _class_made_for(self, call: Call) -> type | None:
+        """The class that framejit has made for the compiled module whose call this is, or whose call a resume function continues; None if there is none."""
+        if self.resumed_after is None:
+            return compiled_module.class_made_for(call.locals[0]) if call.locals else None
+        return None if self._cls is None else self._cls()
+
     def _resume(
         self,
         family: Family,
+        cls: type | None,
         function: types.FunctionType,
         resumed_after: BreakNote,
         place: UserFrame,
@@ -414,14 +429,16 @@ class Compiler:
         """
 
         def make() -> CompiledFunction:
-            return Compiler(self.options, family, upcalls=self.upcalls, upcall_use=self.upcall_use, resumed_after=resumed_after).attach(function)
+            made = Compiler(self.options, family, upcalls=self.upcalls, upcall_use=self.upcall_use, resumed_after=resumed_after)
+            made._cls = None if cls is None else weakref.ref(cls)
+            return made.attach(function)
 
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
-        history.inherit(self.history, carried)
+        history.names, history.resumed_at, history.carried, history.on_data = names, place, tuple(carried), tuple(on_data)
+        history.inherit(self.history, history.carried)
         if self.options.learns_sizes:
-            history.vary(dict.fromkeys(path for path in on_data if path not in history.varying))
-        history.names, history.resumed_at = names, place
+            history.vary(dict.fromkeys(path for path in history.on_data if path not in history.varying))
         return compiled
 
     def _entries(self) -> tuple[Entry, ...]:

@@ -21,6 +21,7 @@ from framejit.driver.shared_fields import asked_by, share_fields, shared_fields
 from framejit.driver.silent_subclass import silent_subclass
 from framejit.errors import BadArgument
 from framejit.guards.source import Reference
+from framejit.program import classes
 from framejit.program.code_kinds import AROUND_CALLS
 
 Function = Any
@@ -356,6 +357,12 @@ def home(function: types.FunctionType, first: Any) -> types.CodeType:
     forward: Any = getattr(type(module), "forward", None)
     code = getattr(forward, "__code__", None)
     return code if isinstance(code, types.CodeType) else function.__code__
+
+
+def class_made_for(first: Any) -> type | None:
+    """The class of a function's first argument if framejit has made it for a compiled module; None if not."""
+    cls = type(first)
+    return cls if ORIGINAL in classes.class_dict(cls) else None
 
 
 def catch_up(made: Any) -> bool:

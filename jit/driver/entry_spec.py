@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from framejit import breaks
@@ -16,6 +16,7 @@ from framejit.guards.build import build
 from framejit.guards.kinds import Guard
 from framejit.guards.recorder import Vouched
 from framejit.guards.source import Source
+from framejit.report import BreakNote
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Replacement:
         graph: the graph's callable, which the code has among its constants.
         direct: how the entry runs without a frame (codegen.direct.Direct); None if it needs a frame.
         step, resumes: for a split call, the step, which runs the instruction at the break, and the resume functions that the step chooses from.
+        broke: the break.
     """
 
     code: CodeType | None = None
@@ -34,6 +36,7 @@ class Replacement:
     direct: tuple[Any, ...] | None = None
     step: Callable[..., Any] | None = None
     resumes: tuple[CompiledFunction, ...] = ()
+    broke: BreakNote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +102,14 @@ def for_one_call(upcalls: Upcalls) -> Entry:
 def run_uncompiled(origin: Origin) -> Entry:
     """Make an entry that fits every call, which then runs uncompiled. The functions that it calls may be compiled."""
     return make(EntrySpec([], origin, compiles_upcalls=True))
+
+
+def hand_back(result: Any) -> Any:
+    """The resume function of a split call that has ended in its first part: it returns the result."""
+    return result
+
+
+def ended() -> CompiledFunction:
+    """The function `hand_back` in the form in which entries hold resume functions, and never compiled."""
+    assert isinstance(hand_back, FunctionType)
+    return CompiledFunction(hand_back, lambda function, args: None)

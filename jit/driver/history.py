@@ -98,6 +98,8 @@ class History:
         varying_since: the number of the first entry in which each of these is symbolic, by path.
         names: the program's names for the values in a resumed frame's state; for reports.
         resumed_at: for a resume function, the place in the innermost frame where the program continues; for reports.
+        carried: for a resume function, pairs (path here, path there) of values that the function before it has too.
+        on_data: for a resume function, the numbers in its state that depend on data.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made after it last grew.
         limits_reported, observed_by: the limits, and the program's modes, that have been reported.
@@ -112,6 +114,8 @@ class History:
         self.varying_since: dict[Path, int] = {}
         self.names: Mapping[Path, str] = {}
         self.resumed_at: UserFrame | None = None
+        self.carried: tuple[tuple[Path, Path], ...] = ()
+        self.on_data: tuple[Path, ...] = ()
         self.lessons = 0
         self.learnt_at = 0
         self.limits_reported: set[tuple[str, str]] = set()

@@ -13,36 +13,45 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._config_module import _UNSET_SENTINEL
 
 from framejit import config, logs
-from framejit._runtime import Entry
-from framejit.driver.compiled_module import ORIGINAL, home
+from framejit._runtime import CompiledFunction, Entry
+from framejit.breaks import Break
+from framejit.driver.compiled_module import home
 from framejit.driver.declared import DeclaredShapes
-from framejit.driver.entry_spec import EntrySpec, Replacement, make
+from framejit.driver.entry_spec import EntrySpec, Replacement, ended, hand_back, make
 from framejit.driver.options import Options
 from framejit.driver.request import Origin
+from framejit.errors import UserFrame
 from framejit.guards.explain import explain_failure
-from framejit.guards.kinds import Equals, OfObject
-from framejit.guards.source import Call, Pinned, Source
+from framejit.guards.global_state import GlobalState, with_setting
+from framejit.guards.kinds import Equals, Guard, OfObject
+from framejit.guards.relations import Distinct
+from framejit.guards.source import Call, Item, Pinned, Source
+from framejit.guards.source import Path as SourcePath
 from framejit.process import collector
 from framejit.program import classes
-from framejit.report import is_recording
+from framejit.report import BreakNote, is_recording
+from framejit.reporting import split_calls
 from framejit.saved import folder
 from framejit.saved.form import Identity, Own, by_identity, read, written
-from framejit.saved.names import Absent, Unsaved, digest_of
-from framejit.torch_state import torch_function_stack
+from framejit.saved.names import Absent, Awaited, Unsaved, digest_of
+from framejit.torch_state import errors_at_breaks, torch_function_stack
 
 LEAST_SECONDS = 1.0
-"""An entry is written if it has taken so long to make: writing takes up to half a second."""
+"""An entry is written if it has taken so long to make: writing takes up to half a second. With a backend that compiles kernels, all pieces of a split call are
+written, since a later process that lacks one of them would have to load the compiler."""
 MOST_TRIED = 16
 """So many entries of a function are read."""
 VARIABLES = re.compile(r"(TORCH|PYTORCH|TRITON|OMP_|MKL_|KMP_|GOMP_|ATEN_|CUDA|HIP|ROCM|CXX|CC$|CFLAGS|CXXFLAGS|CPATH|LD_)")
@@ -57,17 +66,44 @@ DETAILS = ("graph_code", "guards", "bytecode", "effects", "trace", "resume")
 """Logs of what the compiler does."""
 
 
+class KeptCall(NamedTuple):
+    """A call for which an entry is looked for.
+
+    Attributes:
+        own: the parts of the program that the entry needs no names for.
+        origin: why the entry is made.
+        resume: makes the CompiledFunction of a resume function: `Compiler._resume_in`.
+        place: the folder of the entries for such calls.
+        is_piece: whether the function is a resume function.
+        keeps_pieces: whether the pieces of a split call are written, however quickly they were made.
+    """
+
+    call: Call
+    own: Own
+    origin: Origin
+    resume: Callable[..., CompiledFunction]
+    place: Path = Path()
+    is_piece: bool = False
+    keeps_pieces: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function's name, for the log."""
+        return self.call.function.__qualname__
+
+
 class KeptEntries:
     """The entries on disk for one compiled function: those that it has read, and that no call has matched yet."""
 
     def __init__(self) -> None:
         self._read: dict[Path, Entry | None] = {}
 
-    def find(self, place: Path, call: Call, origin: Origin) -> Entry | None:
-        """An entry for a call, from the folder of those for such calls; None if there is none."""
-        for path in folder.entries(place)[-MOST_TRIED:]:
+    def find(self, asked: KeptCall) -> Entry | None:
+        """An entry for a call; None if there is none."""
+        call = asked.call
+        for path in folder.entries(asked.place)[-MOST_TRIED:]:
             if path not in self._read:
-                self._read[path] = load(path, call, origin)
+                self._read[path] = load(path, asked)
             entry = self._read[path]
             if entry is None:
                 continue
@@ -75,21 +111,39 @@ class KeptEntries:
                 matches = entry.tree.match(call.locals, call.function) is not None
             if matches:
                 self._read[path] = None  # it is the compiled function's from now on
-                logs.info("cache", f"{call.function.__qualname__} is taken from {path}")
+                logs.info("cache", f"{asked.name} is taken from {path}")
+                if entry.spec.replacement.broke is not None:
+                    split_calls.report_break(entry.spec.replacement.broke)
                 return entry
             if logs.enabled("cache"):
                 number = entry.tree.failing(call.locals, call.function)
                 why = "" if number is None or number < 0 else f": {explain_failure([entry.spec.guards[number]], call)}"
-                logs.info("cache", f"{path.name} doesn't fit this call of {call.function.__qualname__}{why}")
+                logs.info("cache", f"{path.name} doesn't fit this call of {asked.name}{why}")
         return None
 
-    def keep(self, place: Path, entry: Entry, call: Call, seconds: float) -> None:
+    def keep(self, asked: KeptCall, entry: Entry, seconds: float) -> None:
         """Write a new entry to the folder of those for such calls, unless it was made quickly."""
-        if entry.spec is None or seconds < LEAST_SECONDS:
-            return
-        path = write(place, entry, call)
-        if path is not None:
-            self._read[path] = None
+        if entry.spec is not None and (seconds >= LEAST_SECONDS or (asked.keeps_pieces and (asked.is_piece or entry.spec.replacement.resumes))):
+            self._write(asked.place, entry, asked.own)
+
+    def _write(self, place: Path, entry: Entry, own: Own) -> None:
+        """Write an entry, or have it written as soon as its code is complete, unless it has gone by then."""
+        try:
+            path = write(place, entry, own)
+        except Awaited as awaited:
+            logs.info("cache", f"{own.function.__qualname__} isn't kept for later processes yet: {awaited}")
+            function: Any = weakref.ref(own.function)
+            owner, waiting, cls = weakref.ref(self), weakref.ref(entry), None if own.cls is None else weakref.ref(own.cls)
+
+            def now() -> None:
+                kept, entry, code_of = owner(), waiting(), function()
+                if kept is not None and entry is not None and code_of is not None:
+                    kept._write(place, entry, Own(code_of, None if cls is None else cls()))
+
+            awaited.listeners.append(now)
+        else:
+            if path is not None:
+                self._read[path] = None
 
 
 def reads(options: Options) -> bool:
@@ -105,26 +159,20 @@ def reads(options: Options) -> bool:
     )  # fmt: skip
 
 
-def own_of(call: Call) -> Own:
-    """The parts of the program that an entry for a call needs no names for."""
-    cls = type(call.locals[0]) if call.locals else None
-    return Own(call.function, cls if cls is not None and ORIGINAL in classes.class_dict(cls) else None)
-
-
-def place_of(call: Call, options: Options) -> Path | None:
-    """The folder of the entries for such calls; None if there can be none. It depends on settings that a compilation may change."""
+def asked(call: Call, cls: type | None, options: Options, origin: Origin, resume: Callable[..., CompiledFunction], is_piece: bool) -> KeptCall | None:
+    """What is asked for a call; None if there can be no entry on disk. It depends on settings that a compilation may change. `cls`: see `Own`."""
     root = folder.usable() if reads(options) else None
-    if root is None:
+    key = None if root is None else key_of(call, cls, options)
+    if root is None or key is None:
         return None
-    asked = key_of(call, options)
-    return None if asked is None else root / short(circumstances()) / short(asked)
+    return KeptCall(call, Own(call.function, cls), origin, resume, root / short(circumstances()) / short(key), is_piece, options.backend.takes.compiles_kernels)
 
 
 def short(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:32]
 
 
-def key_of(call: Call, options: Options) -> Any:
+def key_of(call: Call, cls: type | None, options: Options) -> Any:
     """Plain data that tell calls apart for which different entries were made; None if options aren't plain data."""
     function, first = call.function, call.locals[0] if call.locals else None
     code = home(function, first)
@@ -133,7 +181,7 @@ def key_of(call: Call, options: Options) -> Any:
         return None
     return (
         function.__module__, function.__qualname__, digest_of(function.__code__), code.co_qualname, digest_of(code),
-        own_name(own_of(call).cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
+        own_name(cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
     )  # fmt: skip
 
 
@@ -203,15 +251,15 @@ def changed_settings(name: str) -> Iterator[tuple[str, str, str]]:
 # One entry.
 
 
-def load(path: Path, call: Call, origin: Origin) -> Entry | None:
+def load(path: Path, asked: KeptCall) -> Entry | None:
     """Make the entry of a file; None if it can't be made here."""
     data = folder.read_entry(path)
     if data is None:
         return None
     try:
-        return bound(data, call, origin)
+        return bound(data, asked)
     except Absent as absent:
-        logs.info("cache", f"{path.name} isn't used for {call.function.__qualname__}: {absent} isn't there")
+        logs.info("cache", f"{path.name} isn't used for {asked.name}: {absent} isn't there")
     except Exception as error:
         logs.info("cache", f"{path.name} can't be read: {type(error).__name__}: {error}")
         if config.current().strict and not isinstance(error, UnpicklingError):
@@ -219,9 +267,9 @@ def load(path: Path, call: Call, origin: Origin) -> Entry | None:
     return None
 
 
-def bound(data: bytes, call: Call, origin: Origin) -> Entry:
+def bound(data: bytes, asked: KeptCall) -> Entry:
     """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed."""
-    own = own_of(call)
+    own = asked.own
     with collector.off():
         _, files, cls, parts = read(data, own)
         if own.cls is not None and classes.mro(own.cls)[1] is not cls:
@@ -229,36 +277,76 @@ def bound(data: bytes, call: Call, origin: Origin) -> Entry:
         changed = next(filter(has_changed, files), None)
         if changed is not None:
             raise Absent(f"{changed[0]}, which has changed,")
-        guards, inputs, captures, outcome, shared, code, graph, direct, vouched = parts
+        guards, inputs, captures, outcome, shared, code, graph, direct, vouched, step, following, broke = parts
         other = next((each for each in vouched if not each.holds()), None)
         if other is not None:
             raise Absent(f"what {other.function.__qualname__} gave")
-        names, replacement = frozenset(file for file, *_ in files), Replacement(code, graph, direct)
+        resumes = tuple(each.compiled(asked.resume) for each in following)
+        note = None if broke is None else BreakNote(*broke)
+        replacement = Replacement(code, graph, direct, step, resumes, note)
         return make(
-            EntrySpec(guards, origin, inputs, captures, outcome=outcome, shared=shared, files=names, vouched=vouched, replacement=replacement)
-        )
+            EntrySpec(
+                guards, asked.origin, inputs, captures, outcome=outcome, shared=shared, files=frozenset(file for file, *_ in files), vouched=vouched,
+                replacement=replacement,
+            )
+        )  # fmt: skip
 
 
-def again(entry: Entry, call: Call) -> Entry:
+class ResumeRecord(NamedTuple):
+    """A resume function, with the arguments of `Compiler._resume`. `function` is None for the one that returns the result of a call that has ended."""
+
+    function: FunctionType | None
+    broke: tuple[Break, tuple[UserFrame, ...], int] | None = None
+    place: UserFrame | None = None
+    carried: tuple[tuple[SourcePath, SourcePath], ...] = ()
+    names: dict[SourcePath, str] | None = None
+    on_data: tuple[SourcePath, ...] = ()
+
+    @classmethod
+    def of(cls, compiled: CompiledFunction) -> ResumeRecord:
+        """From a resume function's CompiledFunction."""
+        if compiled.function is hand_back:
+            return cls(None)
+        compiler: Any = compiled.compile_callback
+        function: Any = compiled.function
+        history, broke = compiler.history, compiler.resumed_after
+        return cls(function, facts_of(broke), history.resumed_at, history.carried, dict(history.names), history.on_data)
+
+    def compiled(self, resume: Callable[..., CompiledFunction]) -> CompiledFunction:
+        """The CompiledFunction, made for this process."""
+        if self.function is None or self.broke is None:
+            return ended()
+        return resume(self.function, BreakNote(*self.broke), self.place, self.carried, self.names, self.on_data)
+
+
+def facts_of(broke: BreakNote) -> tuple[Break, tuple[UserFrame, ...], int]:
+    """The arguments of a BreakNote that don't depend on what has been reported in this process."""
+    return broke.reason, tuple(broke.stack), broke.before
+
+
+def again(entry: Entry, asked: KeptCall) -> Entry:
     """The entry as a later process would make it; the entry itself if it can't be written (FRAMEJIT_CHECK=cache)."""
     try:
-        return bound(contents(entry, own_of(call)), call, entry.spec.origin)
+        return bound(contents(entry, asked.own), asked)
     except Unsaved:
         return entry
 
 
-def write(place: Path, entry: Entry, call: Call) -> Path | None:
-    """Write an entry to a folder. The result is None if it refers to what the next process couldn't find."""
+def write(place: Path, entry: Entry, own: Own) -> Path | None:
+    """Write an entry to a folder. The result is None if it refers to what the next process couldn't find. Raises Awaited if its code isn't complete yet."""
+    name = own.function.__qualname__
     try:
-        path = folder.write_entry(place, contents(entry, own_of(call)))
+        path = folder.write_entry(place, contents(entry, own))
+    except Awaited:
+        raise
     except Unsaved as unsaved:
-        logs.info("cache", f"{call.function.__qualname__} isn't kept for later processes: {unsaved}")
+        logs.info("cache", f"{name} isn't kept for later processes: {unsaved}")
     except Exception as error:
-        logs.info("cache", f"{call.function.__qualname__} isn't kept for later processes: {type(error).__name__}: {error}")
+        logs.info("cache", f"{name} isn't kept for later processes: {type(error).__name__}: {error}")
         if config.current().strict and not isinstance(error, OSError):
             raise
     else:
-        logs.info("cache", f"{call.function.__qualname__} is kept for later processes in {path}")
+        logs.info("cache", f"{name} is kept for later processes in {path}")
         tidy_up()
         return path
     return None
@@ -282,16 +370,19 @@ def contents(entry: Entry, own: Own) -> bytes:
         raise Unsaved(f"it rests on {spec.of_process}, which is different in each process")
     if any(type(guard) is Equals and holds_set(guard.value) for guard in spec.guards):
         raise Unsaved("it rests on the order of a frozenset, which is different in each process")
-    if made.step is not None or made.resumes:
-        raise Unsaved("it ends in a graph break")
-    sources = sources_of(spec)
-    near: list[Any] = [guard.value for guard in spec.guards if isinstance(guard, OfObject)] + [source.payload for source in sources if type(source) is Pinned]
+    guards = without_torchs_tracer(spec.guards)
+    sources = sources_of(spec, guards)
+    near: list[Any] = [guard.value for guard in guards if isinstance(guard, OfObject)] + [source.payload for source in sources if type(source) is Pinned]
     cls = None if own.cls is None else Identity(classes.mro(own.cls)[1])
     direct = None
     if made.direct is not None:
         *others, constants = made.direct
         direct = (*others, by_identity(constants))
-    parts = tuple(spec.guards), tuple(spec.inputs), tuple(spec.captures), spec.outcome, spec.shared, entry.code, made.graph, direct, tuple(spec.vouched)
+    following, broke = tuple(map(ResumeRecord.of, made.resumes)), None if made.broke is None else facts_of(made.broke)
+    parts = (
+        tuple(guards), tuple(spec.inputs), tuple(spec.captures), spec.outcome, spec.shared, entry.code, made.graph, direct, tuple(spec.vouched),
+        made.step, following, broke,
+    )  # fmt: skip
     return written((sources, [stamp(file) for file in sorted(spec.files)], cls, parts), own, near)
 
 
@@ -300,10 +391,33 @@ def holds_set(value: Any) -> bool:
     return any(map(holds_set, value)) if isinstance(value, tuple) else isinstance(value, frozenset) and len(value) > 1
 
 
-def sources_of(spec: EntrySpec) -> list[Source]:
+def without_torchs_tracer(guards: Sequence[Guard]) -> list[Guard]:
+    """The guards, of which none reads a global of torch's tracer: the next process may not have imported it. That one which asks for errors at graph breaks
+    is read as a setting."""
+    tracer = vars(sys.modules[errors_at_breaks.UTILITIES]) if errors_at_breaks.UTILITIES in sys.modules else None
+    found: list[Guard] = []
+    asked: list[Any] = []
+    for guard in guards:
+        base = guard.source.base
+        if type(guard) is Equals and type(guard.source) is Item and guard.source.payload == errors_at_breaks.ASKED and is_pinned(base, tracer):
+            asked.append(guard.value)
+        elif isinstance(guard, Distinct):
+            found.append(replace(guard, others=tuple(other for other in guard.others if not is_pinned(other, tracer))))
+        else:
+            found.append(guard)
+    for value in asked:
+        found = [with_setting(guard, (errors_at_breaks.asks_for_errors, (), bool(value))) if isinstance(guard, GlobalState) else guard for guard in found]
+    return found
+
+
+def is_pinned(source: Source | None, value: Any) -> bool:
+    return type(source) is Pinned and value is not None and source.payload is value
+
+
+def sources_of(spec: EntrySpec, guards: Sequence[Guard]) -> list[Source]:
     """All sources of an entry, each after those that it goes through."""
     found: dict[int, Source] = {}
-    waiting: list[Source | None] = [*spec.inputs, *spec.captures, *[source for guard in spec.guards for source in (guard.source, *guard.sources())]]
+    waiting: list[Source | None] = [*spec.inputs, *spec.captures, *[source for guard in guards for source in (guard.source, *guard.sources())]]
     for source in waiting:
         while source is not None and id(source) not in found:
             found[id(source)] = source

@@ -141,8 +141,9 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES, most_days: float = MOST_DA
     now, kept, deleted = time.time(), 0, 0
     for file in sorted(files(folder), key=lambda file: -file.used):
         kept += file.size
-        too_old = now - file.used > (most_days * DAY if file.path.suffix != UNFINISHED else DAY)
-        if too_old or kept > most_bytes:
+        is_being_written = file.path.suffix == UNFINISHED and now - file.used < DAY
+        too_old = now - file.used > most_days * DAY or (file.path.suffix == UNFINISHED and not is_being_written)
+        if too_old or (kept > most_bytes and not (is_being_written and most_bytes)):
             with contextlib.suppress(OSError):
                 file.path.unlink()
                 deleted += 1

@@ -42,15 +42,25 @@ CODE = (
 TEMPLATE = (lambda: None).__code__
 
 
-def path_to(code: CodeType, outer: CodeType) -> tuple[int, ...] | None:
-    """The indices of constants that lead from a code object to one inside it, or to itself; None if there are none."""
-    waiting: list[tuple[CodeType, tuple[int, ...]]] = [(outer, ())]
+def path_to(value: CodeType | FunctionType, outer: CodeType) -> tuple[int, ...] | None:
+    """The indices of constants that lead from a code object to one inside it, or to itself; None if there are none. Resume functions have functions among
+    their constants."""
+    waiting: list[tuple[Any, tuple[int, ...]]] = [(outer, ())]
     while waiting:
         found, path = waiting.pop()
-        if found is code:
+        code = found.__code__ if type(found) is FunctionType else found
+        if found is value or code is value:
             return path
-        waiting += [(inner, (*path, index)) for index, inner in enumerate(found.co_consts) if type(inner) is CodeType]
+        waiting += [(inner, (*path, index)) for index, inner in enumerate(code.co_consts) if type(inner) in (CodeType, FunctionType)]
     return None
+
+
+def constant_at(path: tuple[int, ...], outer: CodeType) -> Any:
+    """The constant to which these indices lead."""
+    found: Any = outer
+    for index in path:
+        found = (found.__code__ if type(found) is FunctionType else found).co_consts[index]
+    return found
 
 
 class Own(NamedTuple):
@@ -85,11 +95,11 @@ class ObjectWriter(pickle.Pickler):
             module = sys.modules.get(value["__name__"]) if type(value.get("__name__")) is str else None
             is_globals = isinstance(module, ModuleType) and ModuleType.__getattribute__(module, "__dict__") is value
             return ("globals", value["__name__"]) if is_globals else None
-        if kind is CodeType:
+        if kind is FunctionType and value is self._own.function:
+            return ("function",)
+        if kind is CodeType or (kind is FunctionType and making(value) is not None):
             path = path_to(value, self._own.function.__code__)
-            return None if path is None else ("code", path)
-        if kind is FunctionType:
-            return ("function",) if value is self._own.function else None
+            return None if path is None else ("code" if kind is CodeType else "constant", path)
         return ("class",) if value is self._own.cls and value is not None else None
 
     def reducer_override(self, value: Any) -> Any:
@@ -182,12 +192,10 @@ class ObjectReader(pickle.Unpickler):
         kind, *rest = pid
         if kind == "globals":
             return find(pid)
-        if kind != "code":
+        if kind in ("function", "class"):
             return self._own.function if kind == "function" else self._own.cls
-        found = self._own.function.__code__
-        for index in rest[0]:
-            found = found.co_consts[index]
-        return found
+        found = constant_at(rest[0], self._own.function.__code__)
+        return found.__code__ if kind == "code" and type(found) is FunctionType else found
 
 
 def is_permitted(module: str, name: str) -> bool:
@@ -256,7 +264,9 @@ def written(value: Any, own: Own, near: Iterable[Any] = ()) -> bytes:
         ObjectWriter(file, own, near).dump(value)
     except RecursionError:
         raise Unsaved("it is nested too deeply") from None
-    except pickle.PicklingError as error:
+    except (pickle.PicklingError, TypeError) as error:  # the latter for objects of classes in C
+        if type(error) is TypeError and "cannot pickle" not in str(error):
+            raise
         raise Unsaved(f"it can't be written: {error}") from None
     return file.getvalue()
 

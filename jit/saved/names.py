@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from framejit.bytecode import splice
 from framejit.process.when_needed import load
 from framejit.program import classes
 from framejit.program.naming import PLAIN
@@ -60,6 +61,14 @@ MOST_WRAPPED = 16
 
 class Unsaved(Exception):
     """Something can't be saved. The message says what: "it refers to ..."."""
+
+
+class Awaited(Unsaved):
+    """Something can't be saved yet. `listeners`: a list to which a function is added that is called when it can be."""
+
+    def __init__(self, why: str, listeners: list[Callable[[], None]]) -> None:
+        super().__init__(why)
+        self.listeners = listeners
 
 
 class Absent(Exception):
@@ -288,10 +297,12 @@ _digests: weakref.WeakKeyDictionary[CodeType, str] = weakref.WeakKeyDictionary()
 
 def digest_of(code: CodeType) -> str:
     """A hash of all that a code object does, with its lines and the code inside it, but without the name of its file."""
-    found = _digests.get(code)
-    if found is None:
-        found = _digests[code] = hashlib.sha256(repr(written(code)).encode()).hexdigest()[:32]
-    return found
+    with contextlib.suppress(TypeError):  # code of a step, which has lists or dicts among its constants, has no hash of its own
+        found = _digests.get(code)
+        if found is None:
+            found = _digests[code] = hashlib.sha256(repr(written(code)).encode()).hexdigest()[:32]
+        return found
+    return hashlib.sha256(repr(written(code)).encode()).hexdigest()[:32]
 
 
 def written(value: Any) -> Any:
@@ -309,6 +320,12 @@ def written(value: Any) -> Any:
         return "frozenset", sorted(repr(written(item)) for item in value)
     if kind is dict:
         return tuple([(written(key), written(item)) for key, item in value.items()])
+    if kind is FunctionType:  # in the prologue of a resume function
+        return "function", value.__module__, value.__qualname__, digest_of(value.__code__)
+    if kind is BuiltinFunctionType:
+        return "builtin", value.__module__, value.__qualname__
+    if kind is splice.Lasti:
+        return "lasti", int(value), value.offset
     return (kind.__name__, repr(value)) if kind in PLAIN else (classes.module(kind), classes.qualname(kind))
 
 

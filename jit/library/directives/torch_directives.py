@@ -14,6 +14,7 @@ from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives
 from framejit.said.directives import MADE_BY_TORCH
 from framejit.said.vocabulary import VOCABULARY
+from framejit.torch_state.errors_at_breaks import ASKED, UTILITIES, asks_for_errors
 
 DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
@@ -24,8 +25,6 @@ MEANS_NOTHING = frozenset({
     "dont_skip_tracing",
 })  # fmt: skip
 """Settings of torch's tracer that regions may change, and that say how it traces: they mean nothing to framejit's trace, nor to the program."""
-UTILITIES = "torch._dynamo.utils"
-ASKED = "_error_on_graph_break"
 SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
 DECORATORS = "torch._dynamo.decorators"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
@@ -141,11 +140,6 @@ def means_nothing(vm: VM, region: Object) -> bool:
         return False
     vm.guard(ValueIs, region.source, region.value)
     return True
-
-
-def asks_for_errors() -> bool:
-    """Return whether `torch._dynamo.error_on_graph_break(True)` is in force. It isn't if nothing has imported torch's own tracer."""
-    return bool(getattr(sys.modules.get(UTILITIES), ASKED, False))
 
 
 def asked_for_errors(vm: VM) -> bool:
