@@ -21,7 +21,7 @@ from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
 from framejit.driver.observers import OF_THE_PROCESS, observer
-from framejit.driver.options import Options
+from framejit.driver.options import Options, Precompiled
 from framejit.driver.policy import Decision, Subject, decide, is_allowed, is_full, note_varying
 from framejit.driver.prediction import Prediction
 from framejit.driver.request import Carried, CompileRequest, Origin
@@ -81,6 +81,8 @@ class Compiler:
         self.surveyed: tuple[int, int | None] | None = None
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._kept: Any = None
+        self.precompiled: Any = None
+        """The precompiled entries for this function that no call has matched yet (driver.precompiled.PrecompiledEntries), once a call has asked for one."""
         self._owner: weakref.ref[Any] | None = None
         self._beyond_limit: Entry | None = None
         self._job: beside.Job | None = None
@@ -211,11 +213,14 @@ class Compiler:
             adopted = loader.compiler().adopt(found)
             pool.add(adopted)
             return adopted
-        if beside.is_wanted() and self._compiles_beside(call):
+        precompiled = self.options.precompiled
+        if precompiled is None and beside.is_wanted() and self._compiles_beside(call):
             return None
         seen_by = self._observer(call)
         if seen_by is not None:
             return NotImplemented if seen_by is NotImplemented else self._observed(call, seen_by)
+        if precompiled is not None and (answer := self._precompiled(call, precompiled)) is not False:
+            return answer
         module = compiled_module.module_in(call.locals[0]) if call.locals else None
         if not is_allowed(self._subject(call, module, entries)):
             return None
@@ -225,6 +230,19 @@ class Compiler:
             if threading.active_count() == 1:
                 return self._made(call, module, pool)
             return NotImplemented if self._serves(call) else self._published(call, self._made(call, module, pool))
+
+    def _precompiled(self, call: Call, precompiled: Precompiled) -> Any:
+        """The precompiled entry for a call that no entry matches. The result is None if the call runs uncompiled, NotImplemented if the caller looks for an
+        entry again, and False if the call may be compiled."""
+        if wait(lambda: self._serves(call)):
+            return NotImplemented
+        with ONE_AT_A_TIME:
+            if self._serves(call):
+                return NotImplemented
+            entry = precompiled.found_for(self, call)
+            if entry is not None:
+                return entry if threading.active_count() == 1 else self._published(call, entry)
+        return False if precompiled.missed(self, call, self._entries()) else None
 
     def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
         """Make a new entry for a call. The result is None if the call runs uncompiled."""
@@ -261,6 +279,8 @@ class Compiler:
             pool.add(entry)
         if entry is not None and place is not None:
             self._kept.keep(place, entry, call, time.perf_counter() - begun)
+        if entry is not None and self.options.precompiled is not None:
+            self.options.precompiled.made(call, entry)
         return entry
 
     def _compiles_beside(self, call: Call) -> bool:
@@ -503,7 +523,7 @@ class Compiler:
         self.families.forget()
         self._beyond_limit = self._job = None
         self._wasted = 0
-        self._kept = None
+        self._kept = self.precompiled = None
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)

@@ -126,15 +126,19 @@ def short(value: Any) -> str:
 
 def key_of(call: Call, options: Options) -> Any:
     """Plain data that tell calls apart for which different entries were made; None if options aren't plain data."""
-    function, first = call.function, call.locals[0] if call.locals else None
-    code = home(function, first)
     settings = {field.name: getattr(options.config, field.name) for field in fields(options.config) if field.name not in IGNORED_OPTIONS}
     if not is_plain(options.backend.kwargs):
         return None
     return (
-        function.__module__, function.__qualname__, digest_of(function.__code__), code.co_qualname, digest_of(code),
-        own_name(own_of(call).cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
+        *frame_of(call), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
     )  # fmt: skip
+
+
+def frame_of(call: Call) -> tuple[Any, ...]:
+    """Plain data that identify the function that is called, and the forward of the module that it is called for."""
+    function = call.function
+    code = home(function, call.locals[0] if call.locals else None)
+    return function.__module__, function.__qualname__, digest_of(function.__code__), code.co_qualname, digest_of(code), own_name(own_of(call).cls)
 
 
 def own_name(cls: type | None) -> Any:
@@ -219,14 +223,15 @@ def load(path: Path, call: Call, origin: Origin) -> Entry | None:
     return None
 
 
-def bound(data: bytes, call: Call, origin: Origin) -> Entry:
-    """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed."""
+def bound(data: bytes, call: Call, origin: Origin, files_checked: bool = False) -> Entry:
+    """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed. `files_checked`: it is known already
+    that the files whose functions were traced, which may lie elsewhere here, have the same contents."""
     own = own_of(call)
     with collector.off():
         _, files, cls, parts = read(data, own)
         if own.cls is not None and classes.mro(own.cls)[1] is not cls:
             raise Absent(f"the class {classes.qualname(own.cls)}, which has changed,")
-        changed = next(filter(has_changed, files), None)
+        changed = None if files_checked else next(filter(has_changed, files), None)
         if changed is not None:
             raise Absent(f"{changed[0]}, which has changed,")
         guards, inputs, captures, outcome, shared, code, graph, direct, vouched = parts

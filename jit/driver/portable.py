@@ -1,0 +1,107 @@
+"""What an artifact needs of the process that loads it: versions, the processor's instructions, torch's settings, the sources of what was traced.
+
+It is less than what the cache on disk asks for (`kept.circumstances`), since an artifact is moved to other machines on purpose.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from framejit.driver import kept
+from framejit.saved import folder
+
+INSTRUCTIONS = re.compile(r"(mmx|sse|ssse|pni|avx|fma|bmi|f16c|abm|popcnt|movbe|amx|gfni|v?aes|v?pclmulqdq|sha|adx|cx16|lahf_lm|3dnowprefetch|xop|tbm)")
+"""The beginnings of the names of those features of an x86-64 processor that code from a C++ compiler may use."""
+FEATURES = "instructions of the processor"
+THREADS = "number of threads"
+ADVICE = {
+    THREADS: "call torch.set_num_threads({before}) before, or precompile with options={{'cpp.dynamic_threads': True}}",
+    "torch.get_float32_matmul_precision()": "call torch.set_float32_matmul_precision({before!r}) before",
+    "torch.are_deterministic_algorithms_enabled()": "call torch.use_deterministic_algorithms({before}) before",
+}
+"""By the name of a circumstance, how it can be made the same again. For the others, precompiling is the only way."""
+AGAIN = "precompile again under these circumstances"
+
+
+def circumstances() -> dict[str, Any]:
+    """The circumstances of this process on which an artifact depends, as data for JSON."""
+    return {
+        "framejit's build": kept.short(sorted((name, size) for name, size, _ in kept.build() if name.endswith(".py"))),
+        "torch": torch.__version__,
+        "torch's build": torch.version.git_version,
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "Python's option -O": sys.flags.optimize,
+        "processor": platform.machine(),
+        FEATURES: instructions(),
+        THREADS: torch.get_num_threads(),
+        "oneDNN": bool(torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()),
+        "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
+        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
+    }
+
+
+def instructions() -> list[str]:
+    """The names of the processor's features that compiled code may use; all that the system tells where it isn't an x86-64 processor."""
+    words = next((line.partition(":")[2].split() for line in kept.processor().splitlines() if line.startswith(("flags", "Features"))), [])
+    return sorted(word for word in words if platform.machine() != "x86_64" or INSTRUCTIONS.match(word))
+
+
+def differences(before: Mapping[str, Any], any_threads: bool) -> Iterator[str]:
+    """Sentences about the circumstances that an artifact was made under, and that aren't those of this process. `any_threads`: its code runs with any number of
+    threads."""
+    now = circumstances()
+    for name, value in before.items():
+        if name == FEATURES:
+            if missing := sorted(set(value) - set(now[name])):
+                yield f"its code uses instructions that this processor lacks ({', '.join(missing)}); {AGAIN}"
+        elif value != now.get(name) and not (name == THREADS and any_threads):
+            yield f"{name}: it was made with {value}, and this process has {now.get(name)}; {ADVICE.get(name, AGAIN).format(before=value)}"
+
+
+def sources_of(files: Collection[str]) -> list[tuple[str, str]]:
+    """The name of a module, and the hash of its file's contents, for each of these files from which a module was imported. A file without a module is named
+    itself."""
+    modules = {getattr(module, "__file__", None): name for name, module in sorted(sys.modules.items(), reverse=True)}
+    contents = {modules.get(file, file): contents_of(file) for file in files}
+    return sorted((name, folder.digest(data)) for name, data in contents.items() if data is not None)
+
+
+def changed_sources(sources: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Sentences about the sources that aren't the same in this process."""
+    for name, digest in sources:
+        file = file_of(name)
+        contents = None if file is None else contents_of(file)
+        if contents is None:
+            yield f"the source of {name} isn't there"
+        elif folder.digest(contents) != digest:
+            main = "; let both programs import the model from a module" if name == "__main__" else ""
+            yield f"{name} ({file}) is another than when the artifact was made: {AGAIN.replace('under these circumstances', 'with it')}{main}"
+
+
+def file_of(name: str) -> str | None:
+    """The file of a module, whether or not it has been imported; a name with a slash is a file's."""
+    if "/" in name:
+        return name
+    module = sys.modules.get(name)
+    if module is not None:
+        return getattr(module, "__file__", None)
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return None if spec is None else spec.origin
+
+
+def contents_of(file: str) -> bytes | None:
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError):
+        return None

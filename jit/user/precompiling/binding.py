@@ -1,0 +1,30 @@
+"""Binds an artifact to a program: checks that it may run here, and compiles the program in name only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from framejit import config
+from framejit.backends.registry import lookup
+from framejit.driver import portable
+from framejit.driver.options import Options
+from framejit.driver.precompiled import BoundArtifact, UnpackedArtifact
+from framejit.errors import ArtifactError
+from framejit.user.api import compile_target
+
+ANY_THREADS = "cpp.dynamic_threads"
+"""The option of Inductor with which code isn't compiled for one number of threads."""
+
+
+def bound(unpacked: UnpackedArtifact, target: Any, on_miss: str) -> Any:
+    """Return the compiled target, whose calls take their entries from an artifact. Raises ArtifactError if it can't be used in this process."""
+    contents = unpacked.contents
+    options, kwargs = contents.options, contents.options["kwargs"]
+    problems = list(portable.differences(contents.circumstances, bool(kwargs.get("options", {}).get(ANY_THREADS))))
+    problems += portable.changed_sources(contents.sources)
+    if problems:
+        raise ArtifactError("\n  ".join([f"the artifact of {contents.target} can't be used here:", *problems]))
+    backend = lookup(options["backend"], mode=kwargs.get("mode"), options=kwargs.get("options"))
+    artifact = BoundArtifact(unpacked, on_miss)
+    settings = Options(backend, False, config.current(), True, options["dynamic"], regions=options["regions"], precompiled=artifact)
+    return compile_target(target, settings)

@@ -1,0 +1,84 @@
+"""Makes the contents of an artifact: compiles the calls, and puts together what they have made."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from framejit import config, logs
+from framejit.backends.registry import lookup
+from framejit.driver import portable
+from framejit.driver.artifact_file import ArtifactContents
+from framejit.driver.kept import is_plain
+from framejit.driver.options import Options
+from framejit.errors import ArtifactError, BadArgument
+from framejit.user.precompiling.record import RecordedProgram
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def made(target: Any, calls: Sequence[Arguments], settings: Options) -> ArtifactContents:
+    """Compile a program for these calls. Raises ArtifactError, Unsupported and BackendError."""
+    with unset_fake_temporarily():
+        program = RecordedProgram(target, settings, runs=True)
+        for args, kwargs in calls:
+            program.compile(args, kwargs)
+        return contents_of(target, program, settings)
+
+
+def contents_of(target: Any, program: RecordedProgram, settings: Options) -> ArtifactContents:
+    """What has been recorded of a program, as the contents of an artifact."""
+    recorded = program.recorded
+    left_out = tuple(dict.fromkeys(recorded.left_out))
+    lines = [f"{left.what}: {left.why}" for left in left_out]
+    if not recorded.covered():
+        raise ArtifactError("\n  ".join(["precompile(): there is nothing that can be saved", *lines]))
+    if lines:
+        logs.warn("\n  ".join([f"the artifact of {name_of(target)} leaves out", *lines]))
+    backend = settings.backend
+    return ArtifactContents(
+        version=importlib.metadata.version("framejit"),
+        target=name_of(target),
+        options={"backend": backend.name, "kwargs": dict(backend.kwargs), "dynamic": settings.dynamic, "regions": settings.regions},
+        circumstances=portable.circumstances(),
+        sources=tuple(portable.sources_of(recorded.files)),
+        entries=recorded.covered(),
+        left_out=left_out,
+        domain=None,
+        libraries={name: path.read_bytes() for name, path in sorted(recorded.libraries().items())},
+    )
+
+
+def name_of(target: Any) -> str:
+    """What is precompiled, in words."""
+    return f"the module {type(target).__qualname__}" if isinstance(target, nn.Module) else getattr(target, "__qualname__", type(target).__qualname__)
+
+
+def calls_in(args: Any, kwargs: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments of each call. Raises BadArgument."""
+    listed = args if isinstance(args, list) else [args]
+    if not listed or not all(isinstance(each, tuple) for each in listed):
+        raise BadArgument(f"precompile(): args is a tuple of all positional arguments, or a list of such tuples; got {args!r:.80}")
+    named = list(kwargs) if isinstance(kwargs, (list, tuple)) else [kwargs or {}] * len(listed)
+    if len(named) != len(listed) or not all(isinstance(each, Mapping) for each in named):
+        raise BadArgument(f"precompile(): kwargs is a dict, or a list with a dict for each tuple in args; got {kwargs!r:.80}")
+    return [(positional, dict(keywords)) for positional, keywords in zip(listed, named, strict=True)]
+
+
+def settings_of(
+    backend: str | None, mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None, fullgraph: bool, regions: bool | None
+) -> Options:
+    """The options of the compilations. Raises ArtifactError if the backend's code can't be saved, and the errors of `lookup`."""
+    found = lookup(backend or config.current().backend, mode=mode, options=options)
+    if found.name not in ("eager", "inductor"):
+        raise ArtifactError(f"precompile(): code of the backend {found.name!r} can't be saved; there are 'inductor' and 'eager'")
+    for kind, asked in (("CUDA graphs", found.cudagraphs()), ("frozen weights", found.freezes())):
+        if asked:
+            raise ArtifactError(f"precompile(): code with {kind} can't be saved; leave the mode or option out that asks for them")
+    if not is_plain(found.kwargs):
+        raise ArtifactError("precompile(): options that are objects can't be saved; give numbers, strings, lists and dicts only")
+    return Options(found, fullgraph, config.current(), True, dynamic, regions=regions)
