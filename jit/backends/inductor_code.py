@@ -103,7 +103,9 @@ def names_in(code: CodeType) -> Iterator[str]:
 
 def note_maker(fn: Any, parts: Sequence[CompiledPart], shared: bool) -> None:
     """Note how another process makes the callable again that AOTAutograd has made of these parts, if the graph runs without gradients, and if the callable does
-    nothing besides calling Inductor's code. `shared`: some inputs share memory."""
+    nothing besides calling Inductor's code. `shared`: some inputs share memory.
+
+    The notes for torch's own tracer about sizes of results that vary (`dynamic_outputs`) aren't made again: uncompiled code makes none either."""
     if len(parts) != 1 or shared or not parts[0].is_inference or torch._C._is_any_autocast_enabled():
         return
     code, known = parts[0].code, parts[0].metadata
@@ -114,7 +116,6 @@ def note_maker(fn: Any, parts: Sequence[CompiledPart], shared: bool) -> None:
         and known.num_intermediate_bases == 0
         and not known.tokens
         and not known.is_rng_op_functionalized
-        and not known.dynamic_outputs
         and known.grad_enabled_mutation is None
         and all(hasattr(info, "unwrapped_idx") for info in (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta))
     )

@@ -61,12 +61,24 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Domain:
-    """A set of calls for which the entries were made. `calls`: the sizes of arguments, in words; `bounds`: the ranges of the sizes that vary. `unproved`: what
-    keeps z3 from proving that each of these calls has an entry; empty if that is proved."""
+    """A set of calls for which the entries were made.
+
+    Attributes:
+        calls: the shapes of arguments, in words.
+        bounds: the ranges of the sizes that vary, in words.
+        raising: sizes for which there is no entry, because the program raises an error there, with the error.
+        unproved: what keeps z3 from proving that each of the calls has an entry, or raises; empty if that is proved.
+    """
 
     calls: tuple[str, ...]
     bounds: tuple[str, ...]
+    raising: tuple[str, ...]
     unproved: tuple[str, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Return whether z3 has proved that each of the calls has an entry, or raises an error."""
+        return not self.unproved
 
 
 @dataclass(frozen=True)

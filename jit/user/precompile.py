@@ -101,6 +101,7 @@ def precompile(
     args: tuple[Any, ...] | list[tuple[Any, ...]] = (),
     kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     *,
+    shapes: Mapping[str, Any] | None = None,
     backend: str | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -117,20 +118,25 @@ def precompile(
         target: a function, a method, an `nn.Module` or another callable, compiled or not.
         args, kwargs: the arguments of a call. For several calls, give a list of tuples of arguments, and for `kwargs` a list of as many dicts, or one dict
             for all.
+        shapes: sizes of tensors among the arguments, in the form that `compile` takes. If they are given, `args` and `kwargs` are an example, and the program
+            is compiled for all calls that differ from it only in the named sizes: for one set of sizes after another, until z3 proves that each call has an
+            entry (`Artifact.domain`). Sizes without bounds are from 0 on; `torch.export.Dim("batch", min=1, max=64)` sets bounds. Tensors are contiguous.
         backend: "inductor", the default, or "eager".
         mode, options, dynamic, fullgraph, regions: as those of `compile`. With options={"cpp.dynamic_threads": True}, the code can be used with any number of
             threads, and otherwise only with the number in force now.
 
     Raises:
-        BadArgument: `target` can't be called; `args` or `kwargs` aren't of these types.
+        BadArgument: `target` can't be called; `args`, `kwargs` or `shapes` aren't of these types, or don't fit together.
+        ConstraintViolation: the sizes of the example aren't as `shapes` declares them.
         ArtifactError: there is nothing to be compiled, or the backend's code can't be saved.
         Unsupported: with `fullgraph`, tracing stops somewhere.
+        FramejitError: `shapes` needs z3, which isn't installed.
     """
     if isinstance(target, type) or not callable(target):
         raise BadArgument(f"precompile() takes an nn.Module, a function or another callable; got {target!r:.80}")
     calls = make.calls_in(args, kwargs)
     settings = make.settings_of(backend, mode, options, dynamic, fullgraph, regions)
-    return Artifact(make.made(original_of(target), calls, settings))
+    return Artifact(make.made(original_of(target), calls, shapes, settings))
 
 
 @overload

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +23,8 @@ from torch import nn
 import framejit
 from framejit import config
 from framejit.driver import portable
+from framejit.driver.declared import DeclaredShapes, parse
+from framejit.guards.source import Call
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -316,6 +320,151 @@ def test_changed_globals_are_guarded(models: Any) -> None:
         compiled(X)
 
 
+# What it covers.
+
+
+def test_print_says_what_is_covered(models: Any) -> None:
+    model = models.build()
+    artifact = framejit.precompile(model, (X,), backend="eager")
+    text = str(artifact)
+    assert text.startswith("artifact of the module Sequential, made with framejit ")
+    assert "1 entry, 0 libraries of kernels" in text and "made from the source of models_to_precompile, " in text
+    assert "the module Sequential, grad mode True, inference mode False:" in text
+    assert "input is a Tensor([3, 4], strides (4, 1), torch.float32, cpu)" in text
+    (entry,) = artifact.entries
+    assert any("GAIN" in guard for guard in entry.guards) and entry.calls == ("input is a Tensor([3, 4], strides (4, 1), torch.float32, cpu)",)
+
+
+# All calls with sizes in given ranges.
+
+
+def head(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x @ y if x.shape[0] <= 10 else x.sum()
+
+
+def unrolled(x: torch.Tensor) -> Any:
+    return sum(x[row] for row in range(x.shape[0]))
+
+
+def masked(ids: torch.Tensor, mask: list[torch.Tensor], *, more: dict[str, torch.Tensor] | None = None) -> torch.Tensor:
+    return (ids * mask[0]).sum(1) if more is None else (ids * more["a"]).sum(1)
+
+
+def up_to(name: str, most: int, least: int = 0) -> torch.export.Dim:
+    return torch.export.Dim(name, min=least, max=most)
+
+
+A, B = torch.randn(3, 4), torch.randn(4, 5)
+DOMAINS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str, Any], int]] = {
+    "one size": (scaled, (A, 2), {}, {"x": (up_to("rows", 6), 4)}, 4),
+    "one size from 3 on": (scaled, (A, 2), {}, {"x": (up_to("rows", 6, 3), 4)}, 1),
+    "two tensors": (head, (A, B), {}, {"x": ("rows", 4), "y": (4, "columns")}, 10),
+    "a size in both": (head, (A, B), {}, {"x": (up_to("rows", 12), "inner"), "y": ("inner", 5)}, 12),
+    "a loop over a size": (unrolled, (A,), {}, {"x": (up_to("rows", 5, 1), 4)}, 5),
+    "containers": (masked, (A, [A]), {}, {"ids": ("rows", 4), "mask": [("rows", 4)]}, 3),
+    "keywords": (masked, (A, []), {"more": {"a": A}}, {"ids": ("rows", 4), "more": {"a": ("rows", 4)}}, 3),
+    "nothing varies": (scaled, (A, 2), {}, {"x": (3, 4)}, 1),
+}
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_every_call_of_a_domain_has_an_entry(name: str) -> None:
+    """z3 proves it, and calls of all small sizes agree."""
+    target, args, kwargs, shapes, entries = DOMAINS[name]
+    artifact = framejit.precompile(target, args, kwargs, shapes=shapes, backend="eager")
+    assert artifact.domain is not None and artifact.domain.proved and not artifact.domain.raising, str(artifact)
+    assert len(artifact.entries) == entries and "proved by z3: each of the calls with " in str(artifact)
+    compiled = artifact.bind(target)
+    declared = parse(shapes)
+    framejit.reset()
+    served = 0
+    for first, second in itertools.product(range(8), repeat=2):
+        for given, named in calls_like(target, args, kwargs, first, second):
+            if fits(declared, target, given, named):
+                torch.testing.assert_close(compiled(*given, **named), target(*given, **named))
+                served += 1
+    assert served and compiled_frames() == 0
+
+
+def calls_like(target: Any, args: Any, kwargs: Any, first: int, second: int) -> Iterator[tuple[Any, Any]]:
+    """Calls whose tensors have other sizes: the first dimension of all, or the second one, or those between two matrices."""
+    if target is head:
+        yield (torch.ones(first, 4), torch.ones(4, second)), {}
+        yield (torch.ones(first, second), torch.ones(second, 5)), {}
+    else:
+        tensor = torch.arange(first * 4.0).reshape(first, 4)
+        given = tuple([tensor if isinstance(each, torch.Tensor) else [tensor] if each and isinstance(each, list) else each for each in args])
+        yield given, {name: {"a": tensor} for name in kwargs}
+
+
+def fits(declared: DeclaredShapes, target: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a call is in the domain."""
+    defaults = inspect.signature(target).bind(*args, **kwargs)
+    defaults.apply_defaults()
+    code = target.__code__
+    slots = tuple(defaults.arguments[name] for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    try:
+        declared.find(Call(slots, target))
+    except framejit.ConstraintViolation:
+        return False
+    return True
+
+
+def test_calls_outside_of_a_domain_are_errors() -> None:
+    compiled = framejit.precompile(scaled, (A, 2), shapes={"x": (up_to("rows", 6, 3), 4)}, backend="eager").bind(scaled)
+    with pytest.raises(framejit.NotPrecompiled, match=r"x.size\(0\) >= 3"):
+        compiled(torch.ones(2, 4), 2)
+    with pytest.raises(framejit.NotPrecompiled, match="strides"):
+        compiled(torch.ones(4, 5).t(), 2)
+
+
+def test_sizes_for_which_the_program_raises_are_named() -> None:
+    artifact = framejit.precompile(head, (A, B), shapes={"x": (up_to("rows", 20, 2), 4), "y": (up_to("inner", 9, 2), 5)}, backend="eager")
+    assert artifact.domain is not None and artifact.domain.proved and len(artifact.entries) == 2
+    (raising,) = artifact.domain.raising
+    assert "rows <= 10" in raising and "inner != 4" in raising
+    assert "mat1 and mat2 shapes cannot be multiplied" in raising and "except where the program raises" in str(artifact)
+    compiled = artifact.bind(head, on_miss="eager")
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        compiled(torch.ones(2, 4), torch.ones(5, 5))
+
+
+def test_what_isnt_proved_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    def splits(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 5:
+            print(end="")
+        return x + 1
+
+    artifact = framejit.precompile(splits, (A,), shapes={"x": (up_to("rows", 9, 2), 4)}, backend="eager")
+    assert artifact.domain is not None and not artifact.domain.proved
+    (unproved,) = artifact.domain.unproved
+    assert "rows >= 6" in unproved and "FJ012" in unproved
+    assert "not proved" in str(artifact) and "rows >= 6" in caplog.text
+
+
+WRONG_DOMAINS: dict[str, tuple[type[Exception], dict[str, Any]]] = {
+    "no such argument": (framejit.BadArgument, {"z": ("rows", 4)}),
+    "no tensor": (framejit.BadArgument, {"n": ("rows", 4)}),
+    "other dimensions": (framejit.BadArgument, {"x": ("rows", 4, 1)}),
+    "not passed": (framejit.BadArgument, {"by": ("rows",)}),
+    "another size": (framejit.ConstraintViolation, {"x": (4, 4)}),
+    "outside of the bounds": (framejit.ConstraintViolation, {"x": (up_to("rows", 2), 4)}),
+    "one name for two sizes": (framejit.ConstraintViolation, {"x": ("rows", "rows")}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DOMAINS)
+def test_declarations_that_dont_fit_the_example(name: str) -> None:
+    error, shapes = WRONG_DOMAINS[name]
+    with pytest.raises(error):
+        framejit.precompile(scaled, (A, 2), shapes=shapes, backend="eager")
+
+
+def test_a_domain_has_one_example() -> None:
+    with pytest.raises(framejit.BadArgument, match="one call"):
+        framejit.precompile(scaled, [(A, 2), (A, 3)], shapes={"x": ("rows", 4)}, backend="eager")
+
+
 # Processes, with Inductor.
 
 PROGRAM = """
@@ -327,11 +476,13 @@ PROGRAM = """
     model, x = models_to_precompile.build(), torch.arange(12.0).reshape(3, 4)
     with torch.no_grad():
         if sys.argv[1] == "make":
-            framejit.precompile(model, (x,)).save(sys.argv[2])
+            artifact = framejit.precompile(model, (x,), shapes={"input": (torch.export.Dim("batch", min=1, max=64), 4)})
+            assert artifact.domain.proved
+            artifact.save(sys.argv[2])
         else:
             compiled = framejit.load(sys.argv[2], model)
-            assert torch.allclose(compiled(x), model(x), atol=1e-6)
-            assert torch.allclose(compiled(x + 1), model(x + 1), atol=1e-6)
+            for batch in (x, x + 1, x[:1], torch.randn(64, 4)):
+                assert torch.allclose(compiled(batch), model(batch), atol=1e-5)
         names = ("torch._dynamo", "torch._inductor", "sympy", "z3", "framejit.compiler.compile")
         print(framejit.statistics()["frames"], *[name for name in names if name in sys.modules])
 """
@@ -347,5 +498,5 @@ def run(folder: pathlib.Path, program: str, *args: str, **variables: str) -> str
 def test_inductors_code_runs_in_another_process_without_a_compiler(tmp_path: pathlib.Path) -> None:
     (tmp_path / "models_to_precompile.py").write_text(textwrap.dedent(MODELS))
     path = str(tmp_path / "made")
-    assert run(tmp_path, PROGRAM, "make", path, PYTHONHASHSEED="1").split()[0] == "1"
+    assert run(tmp_path, PROGRAM, "make", path, PYTHONHASHSEED="1").split()[0] == "2"
     assert run(tmp_path, PROGRAM, "load", path, PYTHONHASHSEED="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty")).split() == ["0"]

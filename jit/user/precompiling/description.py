@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from framejit.driver.artifact_file import ArtifactContents
+from framejit.driver import portable
+from framejit.driver.artifact_file import ArtifactContents, Domain
+from framejit.program.code_kinds import is_library_file
 from framejit.report import counted
 
 
@@ -14,14 +16,38 @@ def described(contents: ArtifactContents) -> str:
     """What an artifact covers, in words."""
     made = contents.circumstances
     size = sum(len(entry.data) for entry in contents.entries) + sum(map(len, contents.libraries.values()))
+    own = [name for name, _ in contents.sources if not is_library_file(portable.file_of(name) or "")]
+    others = len(contents.sources) - len(own)
     lines = [
-        f"artifact of {contents.target}: framejit {contents.version}, torch {made['torch']}, {made['Python']}, {made['processor']}",
+        f"artifact of {contents.target}, made with framejit {contents.version}, torch {made['torch']}, {made['Python']}, {made['processor']}",
         f"{numbered(len(contents.entries), 'entry', 'entries')}, {numbered(len(contents.libraries), 'library', 'libraries')} of kernels, {size / 1e6:.1f} MB",
+        f"made from the source of {', '.join(own + ([counted(others, 'file') + ' of libraries'] if others else [])) or 'nothing'}",
     ]
-    for number, entry in enumerate(contents.entries):
-        lines.append(f"entry {number}: {entry.name}{f', with {entry.modes}' if entry.modes else ''}")
-        lines += [f"  {text}" for text in entry.calls]
-        others = len(entry.guards) - len(entry.calls)
-        lines.append(f"  and {counted(others, 'other guard')}")
+    for (name, modes), numbers in by_function(contents).items():
+        lines.append(f"{name}, {modes}:" if modes else f"{name}:")
+        for number in numbers:
+            entry = contents.entries[number]
+            lines.append(f"  entry {number}: {counted(len(entry.guards), 'guard')}{', on the arguments:' if entry.calls else ''}")
+            lines += [f"    {text}" for text in entry.calls]
+    if contents.domain is not None:
+        lines += described_domain(contents.domain)
     lines += [f"left out: {left.what}: {left.why}" for left in contents.left_out]
     return "\n".join(lines)
+
+
+def by_function(contents: ArtifactContents) -> dict[tuple[str, str], list[int]]:
+    """The numbers of the entries for each function under the same modes: its name, with "after a graph break" for a resume function, and the modes."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for number, entry in enumerate(contents.entries):
+        found.setdefault((f"{entry.name}, after a graph break" if entry.resumed else entry.name, entry.modes), []).append(number)
+    return found
+
+
+def described_domain(domain: Domain) -> list[str]:
+    """The set of calls that an artifact was made for, and what is proved about it, in lines."""
+    what = f"calls with {', '.join(domain.calls) or 'the sizes of the example'}{', where ' + ', '.join(domain.bounds) if domain.bounds else ''}"
+    proved = "proved by z3: each of the" if domain.proved else "not proved: that each of the"
+    lines = [f"{proved} {what} has an entry{', except where the program raises' if domain.raising else ''}"]
+    lines += [f"  {text}" for text in domain.unproved]
+    lines += [f"  raises for {text}" for text in domain.raising]
+    return [*lines, "  (contiguous tensors, like those of the example in all else)"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,29 +13,41 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from framejit import config, logs
 from framejit.backends.registry import lookup
 from framejit.driver import portable
-from framejit.driver.artifact_file import ArtifactContents
+from framejit.driver.artifact_file import ArtifactContents, Domain
+from framejit.driver.declared import parse
 from framejit.driver.kept import is_plain
 from framejit.driver.options import Options
-from framejit.errors import ArtifactError, BadArgument
+from framejit.errors import ArtifactError, BadArgument, FramejitError
+from framejit.process.when_needed import when_needed
 from framejit.user.precompiling.record import RecordedProgram
+
+domain = when_needed("framejit.user.precompiling.domain")
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def made(target: Any, calls: Sequence[Arguments], settings: Options) -> ArtifactContents:
-    """Compile a program for these calls. Raises ArtifactError, Unsupported and BackendError."""
+def made(target: Any, calls: Sequence[Arguments], shapes: Any, settings: Options) -> ArtifactContents:
+    """Compile a program for these calls, or for all calls with the declared shapes. Raises ArtifactError, BadArgument, Unsupported and BackendError."""
     with unset_fake_temporarily():
+        if shapes is None:
+            program = RecordedProgram(target, settings, runs=True)
+            for args, kwargs in calls:
+                program.compile(args, kwargs)
+            return contents_of(target, program, settings, None)
+        if importlib.util.find_spec("z3") is None:
+            raise FramejitError("precompile(shapes=...) needs z3, which is not installed: pip install z3-solver")
+        if len(calls) != 1:
+            raise BadArgument("precompile(): with shapes, args is a tuple: the arguments of one call")
+        declared = domain.DeclaredDomain(target, *calls[0], parse(shapes))
         program = RecordedProgram(target, settings, runs=True)
-        for args, kwargs in calls:
-            program.compile(args, kwargs)
-        return contents_of(target, program, settings)
+        return contents_of(target, program, settings, domain.DomainCompiler(program, declared).compile_all())
 
 
-def contents_of(target: Any, program: RecordedProgram, settings: Options) -> ArtifactContents:
+def contents_of(target: Any, program: RecordedProgram, settings: Options, covered: Domain | None) -> ArtifactContents:
     """What has been recorded of a program, as the contents of an artifact."""
     recorded = program.recorded
     left_out = tuple(dict.fromkeys(recorded.left_out))
-    lines = [f"{left.what}: {left.why}" for left in left_out]
+    lines = [f"{left.what}: {left.why}" for left in left_out] if covered is None else list(covered.unproved)
     if not recorded.covered():
         raise ArtifactError("\n  ".join(["precompile(): there is nothing that can be saved", *lines]))
     if lines:
@@ -48,7 +61,7 @@ def contents_of(target: Any, program: RecordedProgram, settings: Options) -> Art
         sources=tuple(portable.sources_of(recorded.files)),
         entries=recorded.covered(),
         left_out=left_out,
-        domain=None,
+        domain=covered,
         libraries={name: path.read_bytes() for name, path in sorted(recorded.libraries().items())},
     )
 

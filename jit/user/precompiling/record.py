@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -14,10 +14,11 @@ from framejit.driver.callback import Compiler
 from framejit.driver.options import Options
 from framejit.driver.recorded import RecordedEntries
 from framejit.errors import ArtifactError
+from framejit.guards.dynamic import Dynamic
 from framejit.guards.source import Call
 from framejit.said import stance
 from framejit.user.api import compile_target
-from framejit.user.exploring.program import NotRun, why_stopped
+from framejit.user.exploring.program import ChosenSizes, NotRun, why_stopped
 
 MANY = 100_000
 """The limits on recompiles while an artifact is made: none."""
@@ -30,6 +31,7 @@ class RecordingCompiler(Compiler):
         compiled: the last such call, with its entry if one was made.
         runs: whether other calls run, since what is compiled next depends on what the program does at the break.
         superseded: entries whose calls later entries serve too.
+        chosen: the dimensions whose sizes are symbols, by the ids of tensors; None if that isn't said, but learnt from the calls.
     """
 
     def __init__(self, options: Options, runs: bool) -> None:
@@ -37,6 +39,10 @@ class RecordingCompiler(Compiler):
         self.runs = runs
         self.compiled: tuple[Call, Entry | None] | None = None
         self.superseded: list[Entry] = []
+        self.chosen: Mapping[int, frozenset[int]] | None = None
+
+    def dynamic(self, call: Call) -> Dynamic:
+        return super().dynamic(call) if self.chosen is None else ChosenSizes(tensors=self.chosen)
 
     def _made(self, call: Call, *others: Any) -> Any:
         before = self._entries()
@@ -73,10 +79,15 @@ class RecordedProgram:
         if not self._compilers:
             raise ArtifactError(f"precompile(): {target!r:.80} is not compiled: it is disabled, or compiling is")
 
-    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, Entry | None] | None:
-        """Compile a call. The result is None if an entry serves it already, and else the frame's call and its entry, if one was made."""
+    @property
+    def compiled(self) -> tuple[Call, Entry | None] | None:
+        """The frame's call, and its entry if one was made; None if an entry served the last call already."""
+        return self._compilers[0].compiled
+
+    def compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Mapping[int, frozenset[int]] | None = None) -> None:
+        """Compile a call. `chosen`: the dimensions whose sizes are symbols, by the ids of tensors; None if that is learnt from the calls."""
         (compiler,), left_out = self._compilers, self.recorded.left_out
-        compiler.compiled, known = None, len(left_out)
+        compiler.compiled, compiler.chosen, known = None, chosen, len(left_out)
         enabled = set_thread_disabled(False)
         stance.enter("default")
         try:
@@ -87,11 +98,10 @@ class RecordedProgram:
         finally:
             stance.leave()
             set_thread_disabled(enabled)
-        stopped, _ = why_stopped(found.frames)
-        left_out[known:] = [dataclasses.replace(left, why=f"{left.why}: {stopped}" if stopped else left.why) for left in left_out[known:]]
-        for entry in compiler.superseded:
-            self.recorded.entries.pop(entry, None)
-        return compiler.compiled
+            stopped, _ = why_stopped(found.frames)
+            left_out[known:] = [dataclasses.replace(left, why=f"{left.why}: {stopped}" if stopped else left.why) for left in left_out[known:]]
+            for entry in compiler.superseded:
+                self.recorded.entries.pop(entry, None)
 
 
 def adding_to(compilers: list[RecordingCompiler], runs: bool) -> Callable[[FunctionType, Options, bool], CompiledFunction]:
