@@ -28,6 +28,7 @@ ADVICE = {
     "torch.are_deterministic_algorithms_enabled()": "call torch.use_deterministic_algorithms({before}) before",
 }
 """By the name of a circumstance, how it can be made the same again. For the others, precompiling is the only way."""
+IN_A_GROUP = "this process belongs to a process group of torch.distributed, on which code may depend in ways that no guard knows"
 AGAIN = "precompile again under these circumstances"
 
 
@@ -46,6 +47,11 @@ def circumstances() -> dict[str, Any]:
         "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
         "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
     }
+
+
+def is_in_a_group() -> bool:
+    """Return whether the process belongs to a process group of torch.distributed."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def instructions() -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pickle import UnpicklingError
 from typing import Any
 
-from framejit import logs
+from framejit import config, logs
 from framejit._runtime import Entry
 from framejit.driver import kept
 from framejit.driver.artifact_file import ArtifactContents
@@ -85,8 +85,10 @@ class BoundArtifact:
                 known.waiting[number] = kept.bound(self.unpacked.contents.entries[number].data, call, origin, files_checked=True)
         except Absent as absent:
             known.unusable[number] = f"{absent} isn't there"
-        except UnpicklingError as error:
-            known.unusable[number] = str(error)
+        except Exception as error:
+            known.unusable[number] = f"it can't be read: {type(error).__name__}: {error}"
+            if config.current().strict and not isinstance(error, UnpicklingError):
+                raise
 
     def missed(self, compiler: Any, call: Call, entries: Sequence[Entry]) -> bool:
         """Say whether a call for which no entry was found may be compiled; otherwise it runs uncompiled. Raises NotPrecompiled if it must not run at all."""

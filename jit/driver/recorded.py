@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from framejit._runtime import Entry
 from framejit.driver import kept
 from framejit.driver.artifact_file import LeftOut, PrecompiledEntry
@@ -26,12 +28,18 @@ MODES = 2
 
 
 class RecordedEntries:
-    """The entries that are made while something is precompiled, as bytes. `folder`: it gets the libraries of their kernels."""
+    """The entries that are made while something is precompiled, as bytes.
 
-    def __init__(self) -> None:
+    `folder`: it gets the libraries of their kernels. `has_data`: whether tensors have the data that they will have when the program runs. `outermost`: the
+    frames that the program's own calls reach, which need no graph break before them.
+    """
+
+    def __init__(self, has_data: bool) -> None:
+        self.has_data = has_data
         self.folder = folder.temporary(self)
         self.entries: dict[Entry, PrecompiledEntry] = {}
         self.left_out: list[LeftOut] = []
+        self.outermost: set[str] = set()
         self.files: set[str] = set()
 
     def found_for(self, compiler: Any, call: Call) -> Entry | None:
@@ -45,17 +53,26 @@ class RecordedEntries:
     def made(self, call: Call, entry: Entry) -> None:
         """Add a new entry, as bytes, if another process can make it again."""
         try:
+            self._reject_data(entry)
             with folder.using(self.folder):
                 data = kept.contents(entry, kept.own_of(call))
                 self._check(data, call, entry)
         except (Unsaved, Absent) as error:
-            self.leave_out(call, str(error) if isinstance(error, Unsaved) else f"it refers to {error}, which another process wouldn't find")
+            why = str(error) if isinstance(error, Unsaved) else f"it refers to {error}, which another process wouldn't find"
+            advice = "; if no gradients are needed, precompile under torch.no_grad()" if torch.is_grad_enabled() and is_whole(entry) else ""
+            self.leave_out(call, why + advice)
             return
         guards: Sequence[Guard] = entry.spec.guards
         self.files |= set(entry.spec.files)
         resumed = RESUMED in call.function.__qualname__
         texts = tuple(describe(guards).splitlines())
         self.entries[entry] = PrecompiledEntry(frame_key(call), name_of(call), resumed, texts, calls_of(guards, call), modes_of(guards), data)
+
+    def _reject_data(self, entry: Entry) -> None:
+        """Raise Unsaved if an entry rests on data that fake tensors don't have."""
+        read = None if self.has_data else next((guard.source for guard in entry.spec.guards if is_of_data(guard.source)), None)
+        if read is not None:
+            raise Unsaved(f"it depends on {read.name_in_reports()}, which is a fake tensor's")
 
     def _check(self, data: bytes, call: Call, entry: Entry) -> None:
         """Make the entry again as another process will. Raises InternalError if it doesn't serve the call that it was made for."""
@@ -69,13 +86,18 @@ class RecordedEntries:
         self.left_out.append(LeftOut(frame_key(call), name_of(call), why))
 
     def covered(self) -> tuple[PrecompiledEntry, ...]:
-        """The entries that calls can reach: a resume function's only if the code before the break is there too."""
+        """The entries that calls can reach: resume functions and functions that native code calls only if the code before a break is there too."""
         splits = any(entry.spec.replacement.step is not None for entry in self.entries)
-        return tuple([made for made in self.entries.values() if splits or not made.resumed])
+        return tuple([made for made in self.entries.values() if splits or made.frame in self.outermost])
 
     def libraries(self) -> dict[str, Path]:
         """The libraries of kernels, by their hashes."""
         return {path.stem: path for path in (self.folder / "kernels").glob(f"*{folder.LIBRARY}")}
+
+
+def is_whole(entry: Entry) -> bool:
+    """Return whether an entry has code for its whole frame."""
+    return entry.code is not None and entry.spec.replacement.step is None
 
 
 def name_of(call: Call) -> str:
@@ -84,22 +106,23 @@ def name_of(call: Call) -> str:
 
 def calls_of(guards: Iterable[Guard], call: Call) -> tuple[str, ...]:
     """The guards on what the arguments hold, as text, without those on the module that is called, or on the tuple and dict of a wrapper."""
-    skipped = call.function.__code__.co_varnames[0] if call.locals and module_in(call.locals[0]) is not None else None
-    texts = []
-    for guard in guards:
-        for source in (guard.source, *guard.sources()):
-            local = local_of(source)
-            if local is not None and local != skipped and guard.source.name_in_reports() not in ("args", "kwargs"):
-                texts.append(f"{guard.source.name_in_reports()} {guard.expected()}")
-                break
-    return tuple(dict.fromkeys(texts))
+    named = [(guard.source.name_in_reports(), guard) for guard in guards if is_of_arguments(guard.source, call)]
+    return tuple(dict.fromkeys(f"{name} {guard.expected()}" for name, guard in named if name not in ("args", "kwargs")))
 
 
-def local_of(source: Source | None) -> str | None:
-    """The name of the argument at which a path begins; None if it begins elsewhere."""
+def is_of_data(source: Source | None) -> bool:
+    """Return whether a path leads to the data of a tensor."""
+    while source is not None and not source.is_data:
+        source = source.base
+    return source is not None
+
+
+def is_of_arguments(source: Source | None, call: Call) -> bool:
+    """Return whether a path begins at an argument, other than the module that is called."""
+    module = call.function.__code__.co_varnames[0] if call.locals and module_in(call.locals[0]) is not None else None
     while source is not None and not isinstance(source, Local):
         source = source.base
-    return None if source is None else source.payload.name
+    return source is not None and source.payload.name != module
 
 
 def modes_of(guards: Iterable[Guard]) -> str:

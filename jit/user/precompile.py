@@ -114,6 +114,8 @@ def precompile(
     Each call is traced and compiled, and doesn't run. Only a call that is split at a graph break runs, once, since what is compiled after the break depends
     on what happens there. Call under the modes in which the program will be called later, as in `torch.no_grad()`: they are guarded.
 
+    Tensors may be fake ones, without memory (made under a `FakeTensorMode`): a model need not have its weights yet. Then nothing runs.
+
     Args:
         target: a function, a method, an `nn.Module` or another callable, compiled or not.
         args, kwargs: the arguments of a call. For several calls, give a list of tuples of arguments, and for `kwargs` a list of as many dicts, or one dict

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import framejit
 from framejit import config
@@ -463,6 +464,66 @@ def test_declarations_that_dont_fit_the_example(name: str) -> None:
 def test_a_domain_has_one_example() -> None:
     with pytest.raises(framejit.BadArgument, match="one call"):
         framejit.precompile(scaled, [(A, 2), (A, 3)], shapes={"x": ("rows", 4)}, backend="eager")
+
+
+# Models without weights.
+
+
+@pytest.fixture
+def fake() -> FakeTensorMode:
+    return FakeTensorMode()
+
+
+def test_a_model_without_weights(models: Any, fake: FakeTensorMode, tmp_path: pathlib.Path) -> None:
+    """What is made of fake tensors serves the model with its weights. The fake model stays as it is."""
+    with fake:
+        model, x = models.build(), torch.randn(3, 4)
+        inside = framejit.precompile(model, (x,), backend="eager")
+    shapes = {"input": (up_to("rows", 9, 1), 4)}
+    outside = framejit.precompile(model, (x,), shapes=shapes, backend="eager")
+    assert outside.domain is not None and outside.domain.proved
+    assert all(type(parameter) is FakeTensor for parameter in model.parameters())
+    framejit.reset()
+    real = models.build()
+    for artifact in (inside, outside):
+        artifact.save(tmp_path / "made")
+        torch.testing.assert_close(framejit.load(tmp_path / "made", real)(X), real(X))
+    assert compiled_frames() == 0
+
+
+class Decides(nn.Module):
+    """A module whose code depends on the data of a buffer, and prints if asked to."""
+
+    def __init__(self, prints: bool) -> None:
+        super().__init__()
+        self.register_buffer("flag", torch.tensor(True))
+        self.prints = prints
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.prints:
+            print("before the break")
+        self.calls += 1
+        return x + 1 if self.flag else x - 1
+
+
+@pytest.mark.parametrize("prints", [False, True])
+def test_fake_tensors_have_no_data_to_decide_by(fake: FakeTensorMode, prints: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    with fake:
+        model, x = Decides(prints), torch.randn(3, 4)
+    with pytest.raises(framejit.ArtifactError, match="nothing that can be saved") as raised:
+        framejit.precompile(model, (x,), backend="eager")
+    assert ("FJ012" if prints else "it depends on the data of self.flag, which is a fake tensor's") in str(raised.value)
+    assert model.calls == 0 and capfd.readouterr().out == ""
+
+
+def test_other_devices() -> None:
+    with pytest.raises(framejit.ArtifactError, match="only code for CPUs can be saved"):
+        framejit.precompile(nn.Linear(4, 2, device="meta"), (X,))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x = torch.empty(3, 4, device="meta")
+    with pytest.raises(framejit.ArtifactError, match="only code for CPUs can be saved"):
+        framejit.precompile(torch.sin, (x,))
 
 
 # Processes, with Inductor.

@@ -22,6 +22,7 @@ def bound(unpacked: UnpackedArtifact, target: Any, on_miss: str) -> Any:
     options, kwargs = contents.options, contents.options["kwargs"]
     problems = list(portable.differences(contents.circumstances, bool(kwargs.get("options", {}).get(ANY_THREADS))))
     problems += portable.changed_sources(contents.sources)
+    problems += [portable.IN_A_GROUP] if portable.is_in_a_group() else []
     if problems:
         raise ArtifactError("\n  ".join([f"the artifact of {contents.target} can't be used here:", *problems]))
     backend = lookup(options["backend"], mode=kwargs.get("mode"), options=kwargs.get("options"))

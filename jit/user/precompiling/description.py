@@ -7,6 +7,9 @@ from framejit.driver.artifact_file import ArtifactContents, Domain
 from framejit.program.code_kinds import is_library_file
 from framejit.report import counted
 
+FEW = 4
+"""So many modules are named."""
+
 
 def numbered(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
@@ -17,11 +20,12 @@ def described(contents: ArtifactContents) -> str:
     made = contents.circumstances
     size = sum(len(entry.data) for entry in contents.entries) + sum(map(len, contents.libraries.values()))
     own = [name for name, _ in contents.sources if not is_library_file(portable.file_of(name) or "")]
-    others = len(contents.sources) - len(own)
+    shown = own if len(own) <= FEW else [*own[: FEW - 1], f"{len(own) - FEW + 1} other modules"]
+    of_libraries = len(contents.sources) - len(own)
     lines = [
         f"artifact of {contents.target}, made with framejit {contents.version}, torch {made['torch']}, {made['Python']}, {made['processor']}",
         f"{numbered(len(contents.entries), 'entry', 'entries')}, {numbered(len(contents.libraries), 'library', 'libraries')} of kernels, {size / 1e6:.1f} MB",
-        f"made from the source of {', '.join(own + ([counted(others, 'file') + ' of libraries'] if others else [])) or 'nothing'}",
+        f"made from the source of {', '.join(shown + ([counted(of_libraries, 'file') + ' of libraries'] if of_libraries else [])) or 'nothing'}",
     ]
     for (name, modes), numbers in by_function(contents).items():
         lines.append(f"{name}, {modes}:" if modes else f"{name}:")

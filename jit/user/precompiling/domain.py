@@ -14,6 +14,7 @@ import torch
 from framejit._runtime import Entry
 from framejit.driver.artifact_file import Domain
 from framejit.driver.declared import DeclaredShapes, OfContainer, OfTensor, check_size
+from framejit.driver.recorded import is_of_arguments, is_of_data
 from framejit.errors import BadArgument, FramejitError
 from framejit.guards.dynamic import Size
 from framejit.guards.input_sets import Undecided, negations
@@ -173,7 +174,9 @@ class DomainCompiler:
         conditions = Conditions(self.example, call, tensors, {})
         found = conditions.of(entry.spec.guards)
         where = " and ".join(dict.fromkeys(condition.text for condition in found)) or "all sizes"
-        unproved = [f"{where}: {left.why}" for left in left_out[known:]] + [f"what depends on {text} isn't known" for text in conditions.unfollowed]
+        data = [guard.source.name_in_reports() for guard in entry.spec.guards if is_of_data(guard.source) and is_of_arguments(guard.source, call)]
+        unproved = [f"{where}: {left.why}" for left in left_out[known:]]
+        unproved += [f"what depends on {text} isn't known" for text in dict.fromkeys(conditions.unfollowed + data)]
         return CompiledRegion(tuple([condition.expression for condition in found]), entry, f"{where}: {raised}" if raised else "", tuple(unproved))
 
     def _prove(self) -> None:

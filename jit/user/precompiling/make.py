@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.utils import _pytree as pytree
 
 from framejit import config, logs
 from framejit.backends.registry import lookup
@@ -19,18 +22,24 @@ from framejit.driver.kept import is_plain
 from framejit.driver.options import Options
 from framejit.errors import ArtifactError, BadArgument, FramejitError
 from framejit.process.when_needed import when_needed
+from framejit.user.exporting.captured import allocated, names_of_tensors, standing_in
 from framejit.user.precompiling.record import RecordedProgram
 
 domain = when_needed("framejit.user.precompiling.domain")
 
+MOST_BYTES_READ = 1 << 12
+"""Tensors with more bytes aren't read by traces."""
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def made(target: Any, calls: Sequence[Arguments], shapes: Any, settings: Options) -> ArtifactContents:
     """Compile a program for these calls, or for all calls with the declared shapes. Raises ArtifactError, BadArgument, Unsupported and BackendError."""
+    if portable.is_in_a_group():
+        raise ArtifactError(f"precompile(): {portable.IN_A_GROUP}")
     with unset_fake_temporarily():
+        target, calls, is_fake = with_memory(target, calls)
         if shapes is None:
-            program = RecordedProgram(target, settings, runs=True)
+            program = RecordedProgram(target, blind(settings) if is_fake else settings, runs=not is_fake)
             for args, kwargs in calls:
                 program.compile(args, kwargs)
             return contents_of(target, program, settings, None)
@@ -39,8 +48,33 @@ def made(target: Any, calls: Sequence[Arguments], shapes: Any, settings: Options
         if len(calls) != 1:
             raise BadArgument("precompile(): with shapes, args is a tuple: the arguments of one call")
         declared = domain.DeclaredDomain(target, *calls[0], parse(shapes))
-        program = RecordedProgram(target, settings, runs=True)
+        program = RecordedProgram(target, blind(settings), runs=not is_fake)
         return contents_of(target, program, settings, domain.DomainCompiler(program, declared).compile_all())
+
+
+def blind(settings: Options) -> Options:
+    """The options with which no trace decides by the data of tensors."""
+    return dataclasses.replace(settings, backend=dataclasses.replace(settings.backend, takes=dataclasses.replace(settings.backend.takes, guards_data=False)))
+
+
+def with_memory(target: Any, calls: Sequence[Arguments]) -> tuple[Any, list[Arguments], bool]:
+    """The program and its arguments with tensors that have memory in the place of fake ones, and whether there were any. The memory has no content. Raises
+    ArtifactError for tensors on devices whose code can't be saved."""
+    attributes = [value for module in target.modules() for value in vars(module).values()] if isinstance(target, nn.Module) else []
+    own = names_of_tensors(target).values()
+    tensors = [each for each in pytree.tree_leaves((attributes, list(own), list(calls))) if isinstance(each, torch.Tensor)]
+    device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), None)
+    if device is not None:
+        raise ArtifactError(f"precompile(): there are tensors on {device}; only code for CPUs can be saved")
+    if not any(isinstance(tensor, FakeTensor) for tensor in tensors):
+        return target, list(calls), False
+    made: dict[int, Any] = {}
+    for tensor in tensors:
+        memory = allocated(tensor, made)
+        if memory is not tensor and memory.nbytes <= MOST_BYTES_READ:
+            memory.detach().zero_()  # a trace may read it, though no entry that rests on it is kept
+    real = pytree.tree_map(lambda leaf: allocated(leaf, made), list(calls))
+    return standing_in(target, made, "precompile()"), real, True
 
 
 def contents_of(target: Any, program: RecordedProgram, settings: Options, covered: Domain | None) -> ArtifactContents:

@@ -12,7 +12,8 @@ from framejit._runtime import CompiledFunction, Entry, set_thread_disabled
 from framejit.breaks import Break
 from framejit.driver.callback import Compiler
 from framejit.driver.options import Options
-from framejit.driver.recorded import RecordedEntries
+from framejit.driver.precompiled import frame_key
+from framejit.driver.recorded import RecordedEntries, is_whole
 from framejit.errors import ArtifactError
 from framejit.guards.dynamic import Dynamic
 from framejit.guards.source import Call
@@ -45,16 +46,17 @@ class RecordingCompiler(Compiler):
         return super().dynamic(call) if self.chosen is None else ChosenSizes(tensors=self.chosen)
 
     def _made(self, call: Call, *others: Any) -> Any:
-        before = self._entries()
+        before, recorded = self._entries(), self.options.precompiled
+        assert isinstance(recorded, RecordedEntries)
+        recorded.outermost.add(frame_key(call))
         entry = super()._made(call, *others)
         self.superseded += set(before) - set(self._entries())
         self.compiled = call, entry
         if entry is not None and self._owner is not None:
             self._owner().add(entry)
-        if entry is not None and entry.code is not None and entry.spec.replacement.step is None:
+        if entry is not None and is_whole(entry):
             raise NotRun
         if not self.runs:
-            recorded: Any = self.options.precompiled
             recorded.leave_out(call, "the rest of it isn't compiled, since the tensors are fake ones, on which it can't run")
             raise NotRun
         return NotImplemented if entry is not None else None
@@ -67,10 +69,10 @@ class RecordingCompiler(Compiler):
 
 
 class RecordedProgram:
-    """What is precompiled. It can be compiled for one call after another. `runs`: whether calls that were split at graph breaks may run."""
+    """What is precompiled. It can be compiled for one call after another. `runs`: whether calls that were split at graph breaks may run: tensors have data."""
 
     def __init__(self, target: Any, options: Options, runs: bool) -> None:
-        self.recorded = RecordedEntries()
+        self.recorded = RecordedEntries(has_data=runs)
         self._target = target
         self._compilers: list[RecordingCompiler] = []
         own = dataclasses.replace(options.config, recompile_limit=MANY, accumulated_recompile_limit=MANY, cache=False)
