@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pickle import UnpicklingError
 from typing import Any
 
@@ -14,8 +14,8 @@ from framejit.driver.artifact_file import ArtifactContents
 from framejit.driver.compiled_module import module_in
 from framejit.driver.request import Origin
 from framejit.errors import NotPrecompiled
-from framejit.guards.source import Call
-from framejit.reporting import recompiles
+from framejit.guards.source import Call, Path
+from framejit.reporting import arguments, recompiles
 from framejit.saved import folder
 from framejit.saved.names import Absent
 from framejit.torch_state import torch_function_stack
@@ -82,13 +82,17 @@ class BoundArtifact:
         origin = Origin(number, None, None if module is None else weakref.ref(module))
         try:
             with folder.using(self.unpacked.folder):
-                known.waiting[number] = kept.bound(self.unpacked.contents.entries[number].data, call, origin, files_checked=True)
+                entry = kept.bound(self.unpacked.contents.entries[number].data, call, origin, files_checked=True)
         except Absent as absent:
             known.unusable[number] = f"{absent} isn't there"
         except Exception as error:
             known.unusable[number] = f"it can't be read: {type(error).__name__}: {error}"
             if config.current().strict and not isinstance(error, UnpicklingError):
                 raise
+        else:
+            known.waiting[number] = entry
+            if compiler.resumed_after is None:
+                name_arguments(entry, arguments.names(call, module))
 
     def missed(self, compiler: Any, call: Call, entries: Sequence[Entry]) -> bool:
         """Say whether a call for which no entry was found may be compiled; otherwise it runs uncompiled. Raises NotPrecompiled if it must not run at all."""
@@ -117,6 +121,15 @@ class BoundArtifact:
 
     def made(self, call: Call, entry: Entry) -> None:
         """An entry that was compiled because the artifact has none: nothing is done with it."""
+
+
+def name_arguments(entry: Entry, names: Mapping[Path, str]) -> None:
+    """Have reports about an entry name the arguments of a wrapper as the program does: the names aren't saved."""
+    for guard in entry.spec.guards:
+        root = guard.source
+        while root.base is not None:
+            root = root.base
+        root.names.update(names)
 
 
 def frame_key(call: Call) -> str:

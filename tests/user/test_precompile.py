@@ -319,6 +319,11 @@ def test_changed_globals_are_guarded(models: Any) -> None:
     models.GAIN = 3.0
     with pytest.raises(framejit.NotPrecompiled, match="GAIN"):
         compiled(X)
+    models.GAIN = 2.0
+    with pytest.raises(framejit.NotPrecompiled, match=r"input.size\(0\): 3 -> 2"):  # by the name that forward has for it
+        compiled(X[:2])
+    framejit.reset()
+    torch.testing.assert_close(compiled(X), model(X))
 
 
 # What it covers.
