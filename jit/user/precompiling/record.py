@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from framejit import config, report
-from framejit._runtime import CompiledFunction, Entry, set_thread_disabled
+from framejit._runtime import CompiledFunction, Entry
 from framejit.breaks import Break
 from framejit.driver.callback import Compiler
 from framejit.driver.options import Options
@@ -17,9 +17,8 @@ from framejit.driver.recorded import RecordedEntries, is_whole
 from framejit.errors import ArtifactError
 from framejit.guards.dynamic import Dynamic
 from framejit.guards.source import Call
-from framejit.said import stance
 from framejit.user.api import compile_target
-from framejit.user.exploring.program import ChosenSizes, NotRun, why_stopped
+from framejit.user.exploring.program import ChosenSizes, NotRun, compiling_anyway, why_stopped
 
 MANY = 100_000
 """The limits on recompiles while an artifact is made: none."""
@@ -75,7 +74,8 @@ class RecordedProgram:
         self.recorded = RecordedEntries(has_data=runs)
         self._target = target
         self._compilers: list[RecordingCompiler] = []
-        own = dataclasses.replace(options.config, recompile_limit=MANY, accumulated_recompile_limit=MANY, cache=False)
+        checks = ",".join(sorted(options.config.checks() - {"cache", "guards", "results"}))  # what is recorded is checked, and nothing runs
+        own = dataclasses.replace(options.config, recompile_limit=MANY, accumulated_recompile_limit=MANY, cache=False, check=checks)
         settings = dataclasses.replace(options, config=own, isolated=True, precompiled=self.recorded)
         self._compiled = compile_target(target, settings, make=adding_to(self._compilers, runs))
         if not self._compilers:
@@ -90,20 +90,16 @@ class RecordedProgram:
         """Compile a call. `chosen`: the dimensions whose sizes are symbols, by the ids of tensors; None if that is learnt from the calls."""
         (compiler,), left_out = self._compilers, self.recorded.left_out
         compiler.compiled, compiler.chosen, known = None, chosen, len(left_out)
-        enabled = set_thread_disabled(False)
-        stance.enter("default")
-        try:
-            with report.recording() as found, config.replace(cache=True):  # then Inductor says what another process needs to know of its code
-                self._compiled(*args, **kwargs)
-        except NotRun:
-            pass
-        finally:
-            stance.leave()
-            set_thread_disabled(enabled)
-            stopped, _ = why_stopped(found.frames)
-            left_out[known:] = [dataclasses.replace(left, why=f"{left.why}: {stopped}" if stopped else left.why) for left in left_out[known:]]
-            for entry in compiler.superseded:
-                self.recorded.entries.pop(entry, None)
+        # With the cache on, Inductor says what another process needs to know of its code.
+        with report.recording() as found, config.replace(cache=True):
+            try:
+                with compiling_anyway():
+                    self._compiled(*args, **kwargs)
+            finally:
+                stopped, _ = why_stopped(found.frames)
+                left_out[known:] = [dataclasses.replace(left, why=f"{left.why}: {stopped}" if stopped else left.why) for left in left_out[known:]]
+                for entry in compiler.superseded:
+                    self.recorded.entries.pop(entry, None)
 
 
 def adding_to(compilers: list[RecordingCompiler], runs: bool) -> Callable[[FunctionType, Options, bool], CompiledFunction]:
