@@ -37,6 +37,7 @@ class PrecompiledEntry:
         resumed: whether the function is a resume function.
         guards: all guards, as text.
         calls: those guards, as text, that tell which arguments the entry accepts.
+        others: how many other guards there are, by what they are about.
         modes: torch's modes under which it was made, as text.
         data: the entry as bytes.
     """
@@ -46,6 +47,7 @@ class PrecompiledEntry:
     resumed: bool
     guards: tuple[str, ...]
     calls: tuple[str, ...]
+    others: dict[str, int]
     modes: str
     data: bytes = field(repr=False)
 

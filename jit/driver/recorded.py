@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ class RecordedEntries:
         self.files |= set(entry.spec.files)
         resumed = RESUMED in call.function.__qualname__
         texts = tuple(describe(guards).splitlines())
-        self.entries[entry] = PrecompiledEntry(frame_key(call), name_of(call), resumed, texts, calls_of(guards, call), modes_of(guards), data)
+        self.entries[entry] = PrecompiledEntry(
+            frame_key(call), name_of(call), resumed, texts, calls_of(guards, call), others_of(guards, call), modes_of(guards), data
+        )  # fmt: skip
 
     def _reject_data(self, entry: Entry) -> None:
         """Raise Unsaved if an entry rests on data that fake tensors don't have."""
@@ -108,6 +111,21 @@ def calls_of(guards: Iterable[Guard], call: Call) -> tuple[str, ...]:
     """The guards on what the arguments hold, as text, without those on the module that is called, or on the tuple and dict of a wrapper."""
     named = [(guard.source.name_in_reports(), guard) for guard in guards if is_of_arguments(guard.source, call)]
     return tuple(dict.fromkeys(f"{name} {guard.expected()}" for name, guard in named if name not in ("args", "kwargs")))
+
+
+def others_of(guards: Iterable[Guard], call: Call) -> dict[str, int]:
+    """How many guards there are that aren't on arguments, by what they are about."""
+    return dict(Counter(subject_of(guard) for guard in guards if not is_of_arguments(guard.source, call)))
+
+
+def subject_of(guard: Guard) -> str:
+    """What a guard is about, in words, if it isn't about arguments."""
+    source: Source | None = guard.source
+    if isinstance(guard, GlobalState):
+        return "torch's modes and settings"
+    while source is not None and not isinstance(source, Local):
+        source = source.base
+    return "the module" if source is not None else "functions, classes and globals"
 
 
 def is_of_data(source: Source | None) -> bool:

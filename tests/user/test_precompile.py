@@ -14,6 +14,7 @@ import sys
 import textwrap
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import framejit
-from framejit import config
+from framejit import __main__, config
 from framejit.driver import portable
 from framejit.driver.declared import DeclaredShapes, parse
 from framejit.guards.source import Call
@@ -188,6 +189,19 @@ def test_stances_dont_keep_an_artifact_from_serving_calls() -> None:
     assert compiled_frames() == 0
 
 
+def test_threads_share_what_is_loaded(models: Any) -> None:
+    """Calls of several threads at once take the same entry, and compile nothing."""
+    model = models.build()
+    artifact = framejit.precompile(model, (X,), shapes={"input": (up_to("rows", 9, 1), 4)}, backend="eager")
+    framejit.reset()
+    compiled, expected = artifact.bind(model), model(X)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda rows: (rows, compiled(X[:rows])), [3, 1, 2, 3] * 8))
+    for rows, result in found:
+        torch.testing.assert_close(result, expected[:rows])
+    assert compiled_frames() == 0 and len(type(compiled).__call__.entries) == 2  # type: ignore[attr-defined]
+
+
 # What can't be precompiled.
 
 
@@ -329,7 +343,7 @@ def test_changed_globals_are_guarded(models: Any) -> None:
 # What it covers.
 
 
-def test_print_says_what_is_covered(models: Any) -> None:
+def test_print_says_what_is_covered(models: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = models.build()
     artifact = framejit.precompile(model, (X,), backend="eager")
     text = str(artifact)
@@ -337,6 +351,11 @@ def test_print_says_what_is_covered(models: Any) -> None:
     assert "1 entry, 0 libraries of kernels" in text and "made from the source of models_to_precompile, " in text
     assert "the module Sequential, grad mode True, inference mode False:" in text
     assert "input is a Tensor([3, 4], strides (4, 1), torch.float32, cpu)" in text
+    assert " guards\n" in text and " on the module" in text and "1 on torch's modes and settings" in text
+    artifact.save(tmp_path / "made")
+    assert __main__.main(["artifact", str(tmp_path / "made")]) == 0
+    assert capsys.readouterr().out == text + "\n"
+    assert __main__.main(["artifact", str(tmp_path / "none")]) == 1
     (entry,) = artifact.entries
     assert any("GAIN" in guard for guard in entry.guards) and entry.calls == ("input is a Tensor([3, 4], strides (4, 1), torch.float32, cpu)",)
 

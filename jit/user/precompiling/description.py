@@ -31,8 +31,9 @@ def described(contents: ArtifactContents) -> str:
         lines.append(f"{name}, {modes}:" if modes else f"{name}:")
         for number in numbers:
             entry = contents.entries[number]
-            lines.append(f"  entry {number}: {counted(len(entry.guards), 'guard')}{', on the arguments:' if entry.calls else ''}")
+            lines.append(f"  entry {number}: {len(entry.data) / 1e3:.0f} kB, {counted(len(entry.guards), 'guard')}")
             lines += [f"    {text}" for text in entry.calls]
+            lines.append("    " + ", ".join(f"{count} on {subject}" for subject, count in entry.others.items()))
     if contents.domain is not None:
         lines += described_domain(contents.domain)
     lines += [f"left out: {left.what}: {left.why}" for left in contents.left_out]
