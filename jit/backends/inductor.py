@@ -64,6 +64,9 @@ class InductorBackend(Backend):
     def for_several(self) -> contextlib.AbstractContextManager[None]:
         return units.several_together()  # type: ignore[no-any-return]
 
+    def any_threads(self) -> bool:
+        return bool(self.patches.get("cpp.dynamic_threads", is_on("cpp.dynamic_threads", "TORCHINDUCTOR_CPP_DYNAMIC_THREADS")))
+
     def cudagraphs(self) -> bool:
         return bool(self.patches.get("triton.cudagraphs", is_on("triton.cudagraphs", "TORCHINDUCTOR_CUDAGRAPHS")))
 

@@ -100,7 +100,7 @@ class ArtifactContents:
     target: str
     options: dict[str, Any]
     circumstances: dict[str, Any]
-    sources: tuple[tuple[str, str], ...]
+    sources: tuple[tuple[str, str, bool], ...]
     entries: tuple[PrecompiledEntry, ...]
     left_out: tuple[LeftOut, ...]
     domain: Domain | None
@@ -167,7 +167,7 @@ def contents_of(manifest: dict[str, Any], read: dict[str, bytes]) -> ArtifactCon
         check_digest(libraries[name], name)
     domain = manifest.pop("domain")
     return ArtifactContents(
-        sources=tuple((name, digest) for name, digest in manifest.pop("sources")),
+        sources=tuple((name, digest, of_library) for name, digest, of_library in manifest.pop("sources")),
         left_out=tuple(LeftOut(**left) for left in manifest.pop("left_out")),
         entries=tuple(entries),
         libraries=libraries,

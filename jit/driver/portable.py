@@ -16,10 +16,13 @@ from typing import Any
 import torch
 
 from framejit.driver import kept
+from framejit.program.code_kinds import is_library_file
 from framejit.saved import folder
 
 INSTRUCTIONS = re.compile(r"(mmx|sse|ssse|pni|avx|fma|bmi|f16c|abm|popcnt|movbe|amx|gfni|v?aes|v?pclmulqdq|sha|adx|cx16|lahf_lm|3dnowprefetch|xop|tbm)")
 """The beginnings of the names of those features of an x86-64 processor that code from a C++ compiler may use."""
+Source = tuple[str, str, bool]
+"""The name of a module, the hash of its file's contents, and whether it is a library's."""
 FEATURES = "instructions of the processor"
 THREADS = "number of threads"
 ADVICE = {
@@ -32,8 +35,8 @@ IN_A_GROUP = "this process belongs to a process group of torch.distributed, on w
 AGAIN = "precompile again under these circumstances"
 
 
-def circumstances() -> dict[str, Any]:
-    """The circumstances of this process on which an artifact depends, as data for JSON."""
+def circumstances(any_threads: bool = False) -> dict[str, Any]:
+    """The circumstances of this process on which an artifact depends, as data for JSON. `any_threads`: its code runs with any number of threads."""
     return {
         "framejit's build": kept.short(sorted((name, size) for name, size, _ in kept.build() if name.endswith(".py"))),
         "torch": torch.__version__,
@@ -42,7 +45,7 @@ def circumstances() -> dict[str, Any]:
         "Python's option -O": sys.flags.optimize,
         "processor": platform.machine(),
         FEATURES: instructions(),
-        THREADS: torch.get_num_threads(),
+        THREADS: None if any_threads else torch.get_num_threads(),
         "oneDNN": bool(torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()),
         "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
         "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
@@ -60,29 +63,27 @@ def instructions() -> list[str]:
     return sorted(word for word in words if platform.machine() != "x86_64" or INSTRUCTIONS.match(word))
 
 
-def differences(before: Mapping[str, Any], any_threads: bool) -> Iterator[str]:
-    """Sentences about the circumstances that an artifact was made under, and that aren't those of this process. `any_threads`: its code runs with any number of
-    threads."""
+def differences(before: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about the circumstances that an artifact was made under, and that aren't those of this process."""
     now = circumstances()
     for name, value in before.items():
         if name == FEATURES:
             if missing := sorted(set(value) - set(now[name])):
                 yield f"its code uses instructions that this processor lacks ({', '.join(missing)}); {AGAIN}"
-        elif value != now.get(name) and not (name == THREADS and any_threads):
+        elif value != now.get(name) and value is not None:
             yield f"{name}: it was made with {value}, and this process has {now.get(name)}; {ADVICE.get(name, AGAIN).format(before=value)}"
 
 
-def sources_of(files: Collection[str]) -> list[tuple[str, str]]:
-    """The name of a module, and the hash of its file's contents, for each of these files from which a module was imported. A file without a module is named
-    itself."""
+def sources_of(files: Collection[str]) -> list[Source]:
+    """The sources that these files are. A file from which no module was imported is named itself."""
     modules = {getattr(module, "__file__", None): name for name, module in sorted(sys.modules.items(), reverse=True)}
-    contents = {modules.get(file, file): contents_of(file) for file in files}
-    return sorted((name, folder.digest(data)) for name, data in contents.items() if data is not None)
+    found = [(modules.get(file, file), contents_of(file), is_library_file(file)) for file in files]
+    return sorted((name, folder.digest(contents), of_library) for name, contents, of_library in found if contents is not None)
 
 
-def changed_sources(sources: Collection[tuple[str, str]]) -> Iterator[str]:
+def changed_sources(sources: Collection[Source]) -> Iterator[str]:
     """Sentences about the sources that aren't the same in this process."""
-    for name, digest in sources:
+    for name, digest, _ in sources:
         file = file_of(name)
         contents = None if file is None else contents_of(file)
         if contents is None:

@@ -111,8 +111,9 @@ def precompile(
 ) -> Artifact:
     """Compile a program ahead of time, for given calls or for all calls with sizes in given ranges, and return an `Artifact`, which can be saved as one file.
 
-    Each call is traced and compiled, and doesn't run. Only a call that is split at a graph break runs, once, since what is compiled after the break depends
-    on what happens there. Call under the modes in which the program will be called later, as in `torch.no_grad()`: they are guarded.
+    Each call is traced and compiled, and doesn't run. Only a call that is split at a graph break, or that can't be compiled, runs once, since what is compiled
+    after the break depends on what happens there. Random number generators don't advance. Call under the modes in which the program will be called later, as
+    in `torch.no_grad()`: they are guarded.
 
     Tensors may be fake ones, without memory (made under a `FakeTensorMode`): a model need not have its weights yet. Then nothing runs.
 
@@ -122,7 +123,8 @@ def precompile(
             for all.
         shapes: sizes of tensors among the arguments, in the form that `compile` takes. If they are given, `args` and `kwargs` are an example, and the program
             is compiled for all calls that differ from it only in the named sizes: for one set of sizes after another, until z3 proves that each call has an
-            entry (`Artifact.domain`). Sizes without bounds are from 0 on; `torch.export.Dim("batch", min=1, max=64)` sets bounds. Tensors are contiguous.
+            entry (`Artifact.domain`), or for 64 sets of sizes. Their tensors are new, with elements drawn from the example's. Sizes without bounds are from 0
+            on; `torch.export.Dim("batch", min=1, max=64)` sets bounds. Tensors are contiguous.
         backend: "inductor", the default, or "eager".
         mode, options, dynamic, fullgraph, regions: as those of `compile`. With options={"cpp.dynamic_threads": True}, the code can be used with any number of
             threads, and otherwise only with the number in force now.
@@ -132,6 +134,7 @@ def precompile(
         ConstraintViolation: the sizes of the example aren't as `shapes` declares them.
         ArtifactError: there is nothing to be compiled, or the backend's code can't be saved.
         Unsupported: with `fullgraph`, tracing stops somewhere.
+        Any error of the program in a call that runs, except with `shapes`: such sizes are named in `Artifact.domain`.
         FramejitError: `shapes` needs z3, which isn't installed.
     """
     if isinstance(target, type) or not callable(target):

@@ -292,11 +292,16 @@ def test_artifacts_made_elsewhere(name: str, tmp_path: pathlib.Path) -> None:
 def test_other_settings_of_torch() -> None:
     """The number of threads is part of Inductor's code, unless that is asked to leave it open."""
     model, threads = nn.Linear(4, 2), torch.get_num_threads()
-    artifact = framejit.precompile(model, (X,), backend="eager")
+    with torch.no_grad():
+        artifact = framejit.precompile(model, (X,))
+        open_to_any = [framejit.precompile(model, (X,), options={"cpp.dynamic_threads": True}), framejit.precompile(model, (X,), backend="eager")]
     try:
         torch.set_num_threads(threads + 1)
         with pytest.raises(framejit.ArtifactError, match=rf"call torch.set_num_threads\({threads}\) before"):
             artifact.bind(model)
+        with torch.no_grad():
+            for other in open_to_any:
+                torch.testing.assert_close(other.bind(model)(X), model(X))
     finally:
         torch.set_num_threads(threads)
     artifact.bind(model)

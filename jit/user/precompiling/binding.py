@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from framejit import config
@@ -12,20 +13,17 @@ from framejit.driver.precompiled import BoundArtifact, UnpackedArtifact
 from framejit.errors import ArtifactError
 from framejit.user.api import compile_target
 
-ANY_THREADS = "cpp.dynamic_threads"
-"""The option of Inductor with which code isn't compiled for one number of threads."""
-
 
 def bound(unpacked: UnpackedArtifact, target: Any, on_miss: str) -> Any:
     """Return the compiled target, whose calls take their entries from an artifact. Raises ArtifactError if it can't be used in this process."""
     contents = unpacked.contents
-    options, kwargs = contents.options, contents.options["kwargs"]
-    problems = list(portable.differences(contents.circumstances, bool(kwargs.get("options", {}).get(ANY_THREADS))))
+    options = contents.options
+    problems = list(portable.differences(contents.circumstances))
     problems += portable.changed_sources(contents.sources)
     problems += [portable.IN_A_GROUP] if portable.is_in_a_group() else []
     if problems:
         raise ArtifactError("\n  ".join([f"the artifact of {contents.target} can't be used here:", *problems]))
-    backend = lookup(options["backend"], mode=kwargs.get("mode"), options=kwargs.get("options"))
+    backend = dataclasses.replace(lookup(options["backend"]), kwargs=options["kwargs"])
     artifact = BoundArtifact(unpacked, on_miss)
     settings = Options(backend, False, config.current(), True, options["dynamic"], regions=options["regions"], precompiled=artifact)
     return compile_target(target, settings)

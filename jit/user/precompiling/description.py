@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from framejit.driver import portable
 from framejit.driver.artifact_file import ArtifactContents, Domain
-from framejit.program.code_kinds import is_library_file
 from framejit.report import counted
 
 FEW = 4
@@ -19,7 +17,7 @@ def described(contents: ArtifactContents) -> str:
     """What an artifact covers, in words."""
     made = contents.circumstances
     size = sum(len(entry.data) for entry in contents.entries) + sum(map(len, contents.libraries.values()))
-    own = [name for name, _ in contents.sources if not is_library_file(portable.file_of(name) or "")]
+    own = [name for name, _, of_library in contents.sources if not of_library]
     shown = own if len(own) <= FEW else [*own[: FEW - 1], f"{len(own) - FEW + 1} other modules"]
     of_libraries = len(contents.sources) - len(own)
     lines = [

@@ -14,6 +14,7 @@ from framejit.driver.callback import Compiler
 from framejit.driver.options import Options
 from framejit.driver.precompiled import frame_key
 from framejit.driver.recorded import RecordedEntries, is_whole
+from framejit.driver.second_run import random_state, set_random_state
 from framejit.errors import ArtifactError
 from framejit.guards.dynamic import Dynamic
 from framejit.guards.source import Call
@@ -90,12 +91,14 @@ class RecordedProgram:
         """Compile a call. `chosen`: the dimensions whose sizes are symbols, by the ids of tensors; None if that is learnt from the calls."""
         (compiler,), left_out = self._compilers, self.recorded.left_out
         compiler.compiled, compiler.chosen, known = None, chosen, len(left_out)
+        seeds = random_state()
         # With the cache on, Inductor says what another process needs to know of its code.
         with report.recording() as found, config.replace(cache=True):
             try:
                 with compiling_anyway():
                     self._compiled(*args, **kwargs)
             finally:
+                set_random_state(seeds)
                 stopped, _ = why_stopped(found.frames)
                 left_out[known:] = [dataclasses.replace(left, why=f"{left.why}: {stopped}" if stopped else left.why) for left in left_out[known:]]
                 for entry in compiler.superseded:
