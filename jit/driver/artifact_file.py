@@ -2,6 +2,7 @@
 
     manifest.json      what the artifact was made of and under, and what each entry is for
     entries/0          the bytes of an entry
+    guards/0           its guards as text
     kernels/<hash>.so  a library of Inductor's kernels
 """
 
@@ -35,7 +36,8 @@ class PrecompiledEntry:
         frame: a hash that identifies the function that the entry is for, and the forward of the module.
         name: the name of that function or module, for reports.
         resumed: whether the function is a resume function.
-        guards: all guards, as text.
+        count: the number of guards.
+        text: all guards as text, compressed.
         calls: those guards, as text, that tell which arguments the entry accepts.
         others: how many other guards there are, by what they are about.
         modes: torch's modes under which it was made, as text.
@@ -45,11 +47,17 @@ class PrecompiledEntry:
     frame: str
     name: str
     resumed: bool
-    guards: tuple[str, ...]
+    count: int
     calls: tuple[str, ...]
     others: dict[str, int]
     modes: str
+    text: bytes = field(repr=False)
     data: bytes = field(repr=False)
+
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """All guards, as text."""
+        return tuple(zlib.decompress(self.text).decode().splitlines())
 
 
 @dataclass(frozen=True)
@@ -112,11 +120,14 @@ def save(contents: ArtifactContents, path: Path) -> None:
     manifest = {
         **dataclasses.asdict(dataclasses.replace(contents, entries=(), libraries={})),
         "format": FORMAT,
-        "entries": [{**dataclasses.asdict(dataclasses.replace(entry, data=b"")), "data": folder.digest(entry.data)} for entry in contents.entries],
+        "entries": [
+            {**dataclasses.asdict(entry), "text": folder.digest(entry.text), "data": folder.digest(entry.data)} for entry in contents.entries
+        ],  # fmt: skip
         "libraries": sorted(contents.libraries),
     }
     members = {MANIFEST: json.dumps(manifest, indent=1).encode()}
-    members |= {f"entries/{number}": entry.data for number, entry in enumerate(contents.entries)}
+    for number, entry in enumerate(contents.entries):
+        members |= {f"entries/{number}": entry.data, f"guards/{number}": entry.text}
     members |= {library_member(name): data for name, data in sorted(contents.libraries.items())}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -158,9 +169,10 @@ def contents_of(manifest: dict[str, Any], read: dict[str, bytes]) -> ArtifactCon
     """An artifact made of its manifest and the archive's members. Raises KeyError, TypeError and ValueError if they don't fit."""
     entries = []
     for number, entry in enumerate(manifest.pop("entries")):
-        data = read[f"entries/{number}"]
+        data, text = read[f"entries/{number}"], read[f"guards/{number}"]
         check_digest(data, entry.pop("data"))
-        entries.append(PrecompiledEntry(**{name: as_tuple(value) for name, value in entry.items()}, data=data))
+        check_digest(text, entry.pop("text"))
+        entries.append(PrecompiledEntry(**{name: as_tuple(value) for name, value in entry.items()}, data=data, text=text))
     libraries = {}
     for name in manifest.pop("libraries"):
         libraries[name] = read[library_member(name)]

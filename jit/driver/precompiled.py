@@ -125,8 +125,8 @@ class BoundArtifact:
 
 def name_arguments(entry: Entry, names: Mapping[Path, str]) -> None:
     """Have reports about an entry name the arguments of a wrapper as the program does: the names aren't saved."""
-    for guard in entry.spec.guards:
-        root = guard.source
+    if entry.spec.guards:
+        root = entry.spec.guards[0].source  # all paths of an entry begin at one object
         while root.base is not None:
             root = root.base
         root.names.update(names)

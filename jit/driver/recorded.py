@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -66,9 +67,9 @@ class RecordedEntries:
         guards: Sequence[Guard] = entry.spec.guards
         self.files |= set(entry.spec.files)
         resumed = RESUMED in call.function.__qualname__
-        texts = tuple(describe(guards).splitlines())
+        text = zlib.compress(describe(guards).encode())
         self.entries[entry] = PrecompiledEntry(
-            frame_key(call), name_of(call), resumed, texts, calls_of(guards, call), others_of(guards, call), modes_of(guards), data
+            frame_key(call), name_of(call), resumed, len(guards), calls_of(guards, call), others_of(guards, call), modes_of(guards), text, data
         )  # fmt: skip
 
     def _reject_data(self, entry: Entry) -> None:

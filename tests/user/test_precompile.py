@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import inspect
 import itertools
@@ -12,6 +13,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -200,6 +202,22 @@ def test_threads_share_what_is_loaded(models: Any) -> None:
     for rows, result in found:
         torch.testing.assert_close(result, expected[:rows])
     assert compiled_frames() == 0 and len(type(compiled).__call__.entries) == 2  # type: ignore[attr-defined]
+
+
+def test_models_and_artifacts_are_freed(models: Any) -> None:
+    """Neither precompiling nor calling keeps a model; files of an artifact go with it and what is bound to it."""
+    model = models.build()
+    with torch.no_grad():
+        artifact = framejit.precompile(model, (X,))
+        compiled = artifact.bind(model)
+        compiled(X)
+    references = [weakref.ref(each) for each in (model, compiled, artifact, artifact._unpacked)]
+    folder = artifact._unpacked.folder
+    assert list(folder.rglob("*.so"))
+    del model, compiled, artifact
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 4
+    assert not folder.exists()
 
 
 # What can't be precompiled.
@@ -488,6 +506,18 @@ def test_declarations_that_dont_fit_the_example(name: str) -> None:
     error, shapes = WRONG_DOMAINS[name]
     with pytest.raises(error):
         framejit.precompile(scaled, (A, 2), shapes=shapes, backend="eager")
+
+
+def test_a_tensor_that_is_passed_twice() -> None:
+    """It is one tensor in all calls of the domain, and has the sizes of both declarations."""
+    artifact = framejit.precompile(torch.add, (A, A), shapes={}, backend="eager")
+    assert artifact.domain is not None and artifact.domain.proved
+    artifact = framejit.precompile(added, (A, A), shapes={"x": ("n", 4), "y": (up_to("m", 9, 2), up_to("k", 9, 2))}, backend="eager")
+    assert artifact.domain is not None and artifact.domain.proved and artifact.domain.calls == ("x of (n, k)",)
+
+
+def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + y
 
 
 def test_a_domain_has_one_example() -> None:

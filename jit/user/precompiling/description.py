@@ -29,7 +29,7 @@ def described(contents: ArtifactContents) -> str:
         lines.append(f"{name}, {modes}:" if modes else f"{name}:")
         for number in numbers:
             entry = contents.entries[number]
-            lines.append(f"  entry {number}: {len(entry.data) / 1e3:.0f} kB, {counted(len(entry.guards), 'guard')}")
+            lines.append(f"  entry {number}: {len(entry.data) / 1e3:.0f} kB, {counted(entry.count, 'guard')}")
             lines += [f"    {text}" for text in entry.calls]
             lines.append("    " + ", ".join(f"{count} on {subject}" for subject, count in entry.others.items()))
     if contents.domain is not None:

@@ -58,7 +58,7 @@ class DeclaredDomain:
         declared = [found for name, each in shapes.arguments for found in tensors_in(each, name, named[name])]
         varying: dict[str, list[int]] = {}
         sizes: dict[str, Size] = {}
-        names: dict[tuple[str, int], str] = {}
+        names: dict[tuple[int, int], str] = {}
         equal: dict[str, tuple[int, str]] = {}
         for path, tensor, wanted in declared:
             if wanted.dims not in (None, tensor.dim()):
@@ -67,7 +67,7 @@ class DeclaredDomain:
                 check_size(f"{path}.size({dim})", tensor.size(dim) if dim < tensor.dim() else None, size, equal)
                 if size.exact is None:
                     varying.setdefault(path, []).append(dim)
-                    names[path, dim] = size.name
+                    names.setdefault((id(tensor), dim), size.name)
                     sizes[size.name] = size
         self.example = renamed(ExampleInputs(target, args, kwargs, varying), names, sizes)
 
@@ -96,10 +96,10 @@ def tensors_in(declared: OfTensor | OfContainer, path: str, value: Any) -> Itera
         raise BadArgument(f"precompile(): {path} is {kind_of(value)}; the shape of a plain tensor was declared")
 
 
-def renamed(example: ExampleInputs, names: Mapping[tuple[str, int], str], sizes: Mapping[str, Size]) -> ExampleInputs:
-    """An example whose varying sizes have these names, and these bounds."""
+def renamed(example: ExampleInputs, names: Mapping[tuple[int, int], str], sizes: Mapping[str, Size]) -> ExampleInputs:
+    """An example whose varying sizes have the names that are given for the tensors' ids and dimensions, and the bounds of these names."""
     example.tensors = [
-        dataclasses.replace(tensor, symbols={dim: names[tensor.name, dim] for dim in tensor.symbols}) for tensor in example.tensors
+        dataclasses.replace(tensor, symbols={dim: names[id(tensor.example), dim] for dim in tensor.symbols}) for tensor in example.tensors
     ]  # fmt: skip
     example.sizes = {name: tensor.example.size(dim) for tensor in example.tensors for dim, name in tensor.symbols.items()}
     example.bounds = {name: (sizes[name].min or 0, sizes[name].max) for name in example.sizes}
