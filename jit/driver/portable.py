@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from framejit.backends.registry import Backend
 from framejit.driver import kept
 from framejit.program.code_kinds import is_library_file
 from framejit.saved import folder
@@ -32,11 +33,14 @@ ADVICE = {
 }
 """By the name of a circumstance, how it can be made the same again. For the others, precompiling is the only way."""
 IN_A_GROUP = "this process belongs to a process group of torch.distributed, on which code may depend in ways that no guard knows"
+FOR_OTHERS = "precompile on such a processor, or for one: options={'cpp.march': 'x86-64-v3', 'cpp.simdlen': 256}"
+"""The advice where the processor is another one."""
 AGAIN = "precompile again under these circumstances"
 
 
-def circumstances(any_threads: bool = False) -> dict[str, Any]:
-    """The circumstances of this process on which an artifact depends, as data for JSON. `any_threads`: its code runs with any number of threads."""
+def circumstances(backend: Backend | None = None) -> dict[str, Any]:
+    """The circumstances of this process, as data for JSON; with a backend, those of them on which its code depends."""
+    used = None if backend is None else backend.instructions()
     return {
         "framejit's build": kept.short(sorted((name, size) for name, size, _ in kept.build() if name.endswith(".py"))),
         "torch": torch.__version__,
@@ -44,8 +48,8 @@ def circumstances(any_threads: bool = False) -> dict[str, Any]:
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "Python's option -O": sys.flags.optimize,
         "processor": platform.machine(),
-        FEATURES: instructions(),
-        THREADS: None if any_threads else torch.get_num_threads(),
+        FEATURES: instructions() if used is None else sorted(used),
+        THREADS: None if backend is not None and backend.any_threads() else torch.get_num_threads(),
         "oneDNN": bool(torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()),
         "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
         "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
@@ -68,8 +72,8 @@ def differences(before: Mapping[str, Any]) -> Iterator[str]:
     now = circumstances()
     for name, value in before.items():
         if name == FEATURES:
-            if missing := sorted(set(value) - set(now[name])):
-                yield f"its code uses instructions that this processor lacks ({', '.join(missing)}); {AGAIN}"
+            if missing := sorted(set(value) - set(kept.processor().split())):
+                yield f"its code uses instructions that this processor lacks ({', '.join(missing)}); {FOR_OTHERS}"
         elif value != now.get(name) and value is not None:
             yield f"{name}: it was made with {value}, and this process has {now.get(name)}; {ADVICE.get(name, AGAIN).format(before=value)}"
 

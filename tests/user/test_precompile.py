@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -324,6 +325,22 @@ def test_other_settings_of_torch() -> None:
     finally:
         torch.set_num_threads(threads)
     artifact.bind(model)
+
+
+@pytest.mark.skipif("avx2" not in portable.instructions(), reason="the processor has no AVX2")
+def test_code_for_other_processors() -> None:
+    """Inductor's code uses what this processor has, unless its options name a level of x86-64, and vectors, that other processors have too."""
+    model, options = nn.Linear(4, 2), {"cpp.march": "x86-64-v3", "cpp.simdlen": 256}
+    with torch.no_grad():
+        here = framejit.precompile(model, (X,))
+        if not hasattr(torch._inductor.config.cpp, "march"):
+            pytest.skip("this torch's Inductor compiles for the processor that is there")
+        elsewhere = framejit.precompile(model, (X,), options=options)
+        torch.testing.assert_close(elsewhere.bind(model)(X), model(X))
+        nowhere = framejit.precompile(model, (X,), backend="eager")
+    needs = [set(artifact._contents.circumstances[portable.FEATURES]) for artifact in (here, elsewhere, nowhere)]
+    assert needs[0] == set(portable.instructions()) and {"avx2", "fma", "bmi2"} <= needs[1] and needs[2] == set()
+    assert not any(name.startswith(("avx512", "amx")) for name in needs[1])
 
 
 def test_a_changed_source(models: Any, tmp_path: pathlib.Path) -> None:

@@ -91,7 +91,7 @@ def contents_of(target: Any, program: RecordedProgram, settings: Options, covere
         version=importlib.metadata.version("framejit"),
         target=name_of(target),
         options={"backend": backend.name, "kwargs": dict(backend.kwargs), "dynamic": settings.dynamic, "regions": settings.regions},
-        circumstances=portable.circumstances(backend.any_threads()),
+        circumstances=portable.circumstances(backend),
         sources=tuple(portable.sources_of(recorded.files)),
         entries=recorded.covered(),
         left_out=left_out,
