@@ -19,12 +19,14 @@ with collector.off():
     from framejit.backends.registry import list_backends, register_backend
     from framejit.driver.beside import wait_until_compiled
     from framejit.errors import (
+        ArtifactError,
         BackendError,
         BadArgument,
         ConfigError,
         ConstraintViolation,
         FramejitError,
         InternalError,
+        NotPrecompiled,
         RecompileError,
         UnknownBackend,
         UnknownLog,
@@ -44,6 +46,7 @@ with collector.off():
     from framejit.user.export import export
     from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
     from framejit.user.operators import compile_operators
+    from framejit.user.precompile import Artifact, load, precompile
     from framejit.user.profiles import load_profile, save_profile
     from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame
     from framejit.user.valid_inputs import valid_inputs
@@ -51,10 +54,10 @@ collector.age_what_is_there()
 
 __version__ = environment.VERSION
 __all__ = [
-    "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend", "UnknownLog",
-    "UnknownMode", "UnknownOperator", "UnknownOption", "Unsupported",
+    "Artifact", "ArtifactError", "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "NotPrecompiled",
+    "RecompileError", "UnknownBackend", "UnknownLog", "UnknownMode", "UnknownOperator", "UnknownOption", "Unsupported",
     "allow_in_graph", "assume_constant_result", "compile", "compile_eager_operators", "compile_operators", "disable", "disable_nested_graph_breaks",
-    "disallow_in_graph", "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load_profile", "mark_dynamic",
-    "mark_static", "mark_unbacked", "maybe_mark_dynamic", "on_compile", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame",
-    "statistics", "substitute_in_graph", "valid_inputs", "wait_until_compiled",
+    "disallow_in_graph", "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load", "load_profile",
+    "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "on_compile", "precompile", "register_backend", "reset", "save_profile", "set_logs",
+    "set_stance", "skip_frame", "statistics", "substitute_in_graph", "valid_inputs", "wait_until_compiled",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`, `cache`, `env`, `--version`."""
+"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`, `cache`, `artifact`, `env`, `--version`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import framejit
 from framejit import environment, logs
 from framejit.errors import FramejitError
 from framejit.reporting import catalogue
@@ -25,6 +26,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("logs", help="list what FRAMEJIT_LOGS can show")
     cache = commands.add_parser("cache", help="list or delete the compiled code that is kept on disk for later processes")
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
+    artifact = commands.add_parser("artifact", help="say what a file covers that was written by precompile")
+    artifact.add_argument("path", metavar="FILE", type=Path)
     commands.add_parser("env", help="report versions, the build, devices, caches and variables, to paste into an issue")
     return made
 
@@ -39,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(logs.help_text())
         elif asked.command == "env":
             print(environment.report())
+        elif asked.command == "artifact":
+            print(framejit.load(asked.path))
         elif asked.command == "cache":
             print(folder.listing() if asked.what == "list" else folder.cleared())
         elif asked.write is None:

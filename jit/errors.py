@@ -160,6 +160,15 @@ class RecompileError(FramejitError):
         return str(self.args[0])
 
 
+class NotPrecompiled(RecompileError):
+    """A call of precompiled code for which its artifact has no entry. The message says why each entry doesn't fit."""
+
+
+class ArtifactError(FramejitError):
+    """A file isn't an artifact, is damaged, or was made under other circumstances: for another version, processor, or other sources. Or something can't be
+    precompiled."""
+
+
 class ConstraintViolation(FramejitError):
     """A declaration of symbolic sizes (`mark_dynamic`, `shapes=`) doesn't hold: the code needs one particular size, or a size is out of its range."""
 

@@ -22,6 +22,16 @@ PASSES = (
 )  # fmt: skip
 """The settings by which programs give Inductor passes over graphs."""
 
+LEVELS = {
+    "x86-64": {"cmov", "cx8", "fpu", "fxsr", "mmx", "sse", "sse2"},
+    "x86-64-v2": {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"},
+    "x86-64-v3": {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"},
+    "x86-64-v4": {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"},
+}
+"""The instructions that each level of the x86-64 psABI adds, by the names that Linux has for them."""
+WIDTH_OF_AVX2, OF_AVX2 = 256, frozenset({"avx2", "f16c", "fma"})
+"""The value of Inductor's option `cpp.simdlen` that makes it write code with AVX2, and the instructions that it then lets the C++ compiler use."""
+
 
 def is_on(option: str, variable: str) -> bool:
     """Return whether a switch of Inductor's is on, which is off by default, and which programs set in Inductor's configuration or by an environment
@@ -63,6 +73,16 @@ class InductorBackend(Backend):
 
     def for_several(self) -> contextlib.AbstractContextManager[None]:
         return units.several_together()  # type: ignore[no-any-return]
+
+    def instructions(self) -> frozenset[str] | None:
+        if self.patches.get("cpp.simdlen") != WIDTH_OF_AVX2 or self.patches.get("cpp.march") not in LEVELS:
+            return None
+        names = list(LEVELS)
+        below = names[: names.index(self.patches["cpp.march"]) + 1]
+        return frozenset(instruction for level in below for instruction in LEVELS[level]) | OF_AVX2
+
+    def any_threads(self) -> bool:
+        return bool(self.patches.get("cpp.dynamic_threads", is_on("cpp.dynamic_threads", "TORCHINDUCTOR_CPP_DYNAMIC_THREADS")))
 
     def cudagraphs(self) -> bool:
         return bool(self.patches.get("triton.cudagraphs", is_on("triton.cudagraphs", "TORCHINDUCTOR_CUDAGRAPHS")))

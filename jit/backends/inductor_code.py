@@ -180,7 +180,9 @@ def layout_of(known: Any) -> Layout:
 
 def note_maker(fn: Any, parts: CompiledParts, shared: bool) -> None:
     """Note how another process makes the callable again that AOTAutograd has made of these parts, if the callable does nothing besides calling Inductor's
-    code. `shared`: some inputs share memory."""
+    code. `shared`: some inputs share memory.
+
+    The notes for torch's own tracer about sizes of results that vary (`dynamic_outputs`) aren't made again: uncompiled code makes none either."""
     if len(parts.forward) != 1 or shared or not is_plain(parts.forward[0].metadata) or not is_plain_code(parts.forward[0].code):
         return
     part, autocast = parts.forward[0], torch._C._is_any_autocast_enabled()
@@ -204,7 +206,6 @@ def is_plain(known: Any) -> bool:
         and not known.num_opaque_objects_saved_for_bw
         and not known.indices_of_inputs_that_requires_grad_with_mutations_in_bw
         and not known.is_rng_op_functionalized
-        and not known.dynamic_outputs
         and known.grad_enabled_mutation is None
         and all(hasattr(info, "unwrapped_idx") for info in (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta, *known.subclass_tangent_meta))
     )

@@ -76,6 +76,14 @@ class Backend:
         """A context in which several graphs are compiled, none of which runs before its end."""
         return nullcontext()
 
+    def instructions(self) -> frozenset[str] | None:
+        """Return the instructions that code may use, by their names in /proc/cpuinfo; None if these are all that this processor has."""
+        return frozenset()
+
+    def any_threads(self) -> bool:
+        """Return whether code isn't compiled for one number of threads."""
+        return True
+
     def cudagraphs(self) -> bool:
         """Return whether callables record CUDA graphs. If so, each outermost call of a compiled function begins a step of them
         (`ecosystem.begin_cudagraph_step`)."""

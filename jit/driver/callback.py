@@ -21,7 +21,7 @@ from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
 from framejit.driver.observers import OF_THE_PROCESS, observer
-from framejit.driver.options import Options
+from framejit.driver.options import Options, Precompiled
 from framejit.driver.policy import Decision, Subject, decide, is_allowed, is_full, note_varying
 from framejit.driver.prediction import Prediction
 from framejit.driver.request import Carried, CompileRequest, Origin
@@ -82,7 +82,9 @@ class Compiler:
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._kept: Any = None
         self._cls: weakref.ref[type] | None = None
-        """For a resume function: see `_class_made_for`."""
+        """For a resume function: see `class_made_for`."""
+        self.precompiled: Any = None
+        """The precompiled entries for this function that no call has matched yet (driver.precompiled.PrecompiledEntries), once a call has asked for one."""
         self._owner: weakref.ref[Any] | None = None
         self._beyond_limit: Entry | None = None
         self._job: beside.Job | None = None
@@ -213,11 +215,14 @@ class Compiler:
             adopted = loader.compiler().adopt(found)
             pool.add(adopted)
             return adopted
-        if beside.is_wanted() and self._compiles_beside(call):
+        precompiled = self.options.precompiled
+        if precompiled is None and beside.is_wanted() and self._compiles_beside(call):
             return None
         seen_by = self._observer(call)
         if seen_by is not None:
             return NotImplemented if seen_by is NotImplemented else self._observed(call, seen_by)
+        if precompiled is not None and (answer := self._precompiled(call, precompiled)) is not False:
+            return answer
         module = compiled_module.module_in(call.locals[0]) if call.locals else None
         if not is_allowed(self._subject(call, module, entries)):
             return None
@@ -227,6 +232,19 @@ class Compiler:
             if threading.active_count() == 1:
                 return self._made(call, module, pool)
             return NotImplemented if self._serves(call) else self._published(call, self._made(call, module, pool))
+
+    def _precompiled(self, call: Call, precompiled: Precompiled) -> Any:
+        """The precompiled entry for a call that no entry matches. The result is None if the call runs uncompiled, NotImplemented if the caller looks for an
+        entry again, and False if the call may be compiled."""
+        if wait(lambda: self._serves(call)):
+            return NotImplemented
+        with ONE_AT_A_TIME:
+            if self._serves(call):
+                return NotImplemented
+            entry = precompiled.found_for(self, call)
+            if entry is not None:
+                return entry if threading.active_count() == 1 else self._published(call, entry)
+        return False if precompiled.missed(self, call, self._entries()) else None
 
     def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
         """Make a new entry for a call. The result is None if the call runs uncompiled."""
@@ -246,7 +264,7 @@ class Compiler:
         entry, begun = None, time.perf_counter()
         asked = None
         if self.options.config.cache:
-            asked = kept.asked(call, self._class_made_for(call), self.options, origin, self._resume_in(subject), subject.resumed)
+            asked = kept.asked(self.kept_call(call, origin), self.options, subject.resumed)
         if asked is not None:
             self._kept = self._kept or kept.KeptEntries()
             entry = self._kept.find(asked)
@@ -256,7 +274,7 @@ class Compiler:
             return entry
         entry = self._compile(subject, origin)
         if entry is not None and "cache" in self.options.config.checks():
-            entry = kept.again(entry, kept.KeptCall(call, kept.Own(call.function, self._class_made_for(call)), origin, self._resume_in(subject)))
+            entry = kept.again(entry, self.kept_call(call, origin))
         if beside.is_disturbed():
             raise NotBeside
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
@@ -265,6 +283,8 @@ class Compiler:
             pool.add(entry)
         if entry is not None and asked is not None:
             self._kept.keep(asked, entry, time.perf_counter() - begun)
+        if entry is not None and self.options.precompiled is not None:
+            self.options.precompiled.made(self.kept_call(call, origin), entry)
         return entry
 
     def _compiles_beside(self, call: Call) -> bool:
@@ -370,7 +390,7 @@ class Compiler:
         call, history = subject.call, self.history
         function = call.function
         names = history.names if subject.resumed else arguments.names(call, subject.module)
-        resume = self._resume_in(subject)
+        resume = self._resume_in(call)
         request = CompileRequest(
             function, call.locals, self.options, subject.family, history.changing, self.dynamic(call), names, origin, self.resumed_after,
             self.upcall_use, resume,
@@ -402,11 +422,16 @@ class Compiler:
             return FIXED
         return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
 
-    def _resume_in(self, subject: Subject) -> Callable[..., CompiledFunction]:
-        """`_resume` for the resume functions of one call."""
-        return functools.partial(self._resume, subject.family, self._class_made_for(subject.call))
+    def kept_call(self, call: Call, origin: Origin) -> Any:
+        """A call as the entries on disk and in artifacts see it: a `kept.KeptCall`."""
+        return kept.KeptCall(call, kept.Own(call.function, self.class_made_for(call)), origin, self._resume_in(call))
 
-    def _class_made_for(self, call: Call) -> type | None:
+    def _resume_in(self, call: Call) -> Callable[..., CompiledFunction]:
+        """`_resume` for the resume functions of one call."""
+        module = compiled_module.module_in(call.locals[0]) if call.locals else None
+        return functools.partial(self._resume, self.families.of(module), self.class_made_for(call))
+
+    def class_made_for(self, call: Call) -> type | None:
         """The class that framejit has made for the compiled module whose call this is, or whose call a resume function continues; None if there is none."""
         if self.resumed_after is None:
             return compiled_module.class_made_for(call.locals[0]) if call.locals else None
@@ -520,7 +545,7 @@ class Compiler:
         self.families.forget()
         self._beyond_limit = self._job = None
         self._wasted = 0
-        self._kept = None
+        self._kept = self.precompiled = None
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)

@@ -159,13 +159,14 @@ def reads(options: Options) -> bool:
     )  # fmt: skip
 
 
-def asked(call: Call, cls: type | None, options: Options, origin: Origin, resume: Callable[..., CompiledFunction], is_piece: bool) -> KeptCall | None:
-    """What is asked for a call; None if there can be no entry on disk. It depends on settings that a compilation may change. `cls`: see `Own`."""
+def asked(made: KeptCall, options: Options, is_piece: bool) -> KeptCall | None:
+    """The call with the folder of its entries; None if there can be none on disk. The folder depends on settings that a compilation may change."""
     root = folder.usable() if reads(options) else None
-    key = None if root is None else key_of(call, cls, options)
+    key = None if root is None else key_of(made.call, made.own.cls, options)
     if root is None or key is None:
         return None
-    return KeptCall(call, Own(call.function, cls), origin, resume, root / short(circumstances()) / short(key), is_piece, options.backend.takes.compiles_kernels)
+    place = root / short(circumstances()) / short(key)
+    return made._replace(place=place, is_piece=is_piece, keeps_pieces=options.backend.takes.compiles_kernels)
 
 
 def short(value: Any) -> str:
@@ -174,15 +175,19 @@ def short(value: Any) -> str:
 
 def key_of(call: Call, cls: type | None, options: Options) -> Any:
     """Plain data that tell calls apart for which different entries were made; None if options aren't plain data."""
-    function, first = call.function, call.locals[0] if call.locals else None
-    code = home(function, first)
     settings = {field.name: getattr(options.config, field.name) for field in fields(options.config) if field.name not in IGNORED_OPTIONS}
     if not is_plain(options.backend.kwargs):
         return None
     return (
-        function.__module__, function.__qualname__, digest_of(function.__code__), code.co_qualname, digest_of(code),
-        own_name(cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
+        *frame_of(call, cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
     )  # fmt: skip
+
+
+def frame_of(call: Call, cls: type | None) -> tuple[Any, ...]:
+    """Plain data that identify the function that is called, and the forward of the module that it is called for. `cls`: see `Own`."""
+    function = call.function
+    code = home(function, call.locals[0] if call.locals else None)
+    return function.__module__, function.__qualname__, digest_of(function.__code__), code.co_qualname, digest_of(code), own_name(cls)
 
 
 def own_name(cls: type | None) -> Any:
@@ -267,14 +272,15 @@ def load(path: Path, asked: KeptCall) -> Entry | None:
     return None
 
 
-def bound(data: bytes, asked: KeptCall) -> Entry:
-    """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed."""
+def bound(data: bytes, asked: KeptCall, files_checked: bool = False) -> Entry:
+    """Make an entry from its bytes, for this process. Raises Absent if something that it refers to is gone or has changed. `files_checked`: it is known already
+    that the files whose functions were traced, which may lie elsewhere here, have the same contents."""
     own = asked.own
     with collector.off():
         _, files, cls, parts = read(data, own)
         if own.cls is not None and classes.mro(own.cls)[1] is not cls:
             raise Absent(f"the class {classes.qualname(own.cls)}, which has changed,")
-        changed = next(filter(has_changed, files), None)
+        changed = None if files_checked else next(filter(has_changed, files), None)
         if changed is not None:
             raise Absent(f"{changed[0]}, which has changed,")
         guards, inputs, captures, outcome, shared, code, graph, direct, vouched, step, following, broke = parts

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
+from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.config import Config
 from framejit.driver import retained
 from framejit.driver.declared import DeclaredShapes
+from framejit.guards.source import Call
+
+
+class Precompiled(Protocol):
+    """Entries that were made before, for other processes or by other ones."""
+
+    def found_for(self, compiler: Any, call: Call) -> Entry | None:
+        """The entry for a call that none of the compiler's entries matches, or None."""
+
+    def missed(self, compiler: Any, call: Call, entries: Sequence[Entry]) -> bool:
+        """Say whether a call for which no entry was found may be compiled; otherwise it runs uncompiled. Raises NotPrecompiled if it must not run at all.
+        `entries`: those of the compiler."""
+
+    def made(self, asked: Any, entry: Entry) -> None:
+        """Take note of a new entry, which was compiled for a call (kept.KeptCall)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +34,7 @@ class Options:
 
     `isolated`: share entries with no other compiled function. `dynamic`: which sizes and numbers are symbolic: all (True), none (False), or those that
     vary (None). `shapes`: the declared sizes of arguments. `regions`: whether parts of a graph that repeat are compiled once: True, False, or where it pays
-    (None).
+    (None). `precompiled`: where entries are looked for before one is made, and what happens to a call that has none there.
     """
 
     backend: Backend
@@ -27,6 +44,7 @@ class Options:
     dynamic: bool | None = None
     shapes: DeclaredShapes = DeclaredShapes()
     regions: bool | None = None
+    precompiled: Precompiled | None = None
 
     @property
     def shareable(self) -> bool:
@@ -46,6 +64,7 @@ class Options:
             and self.dynamic is other.dynamic
             and self.regions is other.regions
             and self.shapes == other.shapes
+            and self.precompiled is other.precompiled
             and self.config == other.config
             and type(ours) is type(theirs)
             and retained.function_of(ours) is retained.function_of(theirs)

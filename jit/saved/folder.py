@@ -13,11 +13,16 @@ import contextlib
 import hashlib
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 import time
+import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from framejit import config, logs
 from framejit.report import counted
@@ -29,6 +34,30 @@ MOST_BYTES = 4 << 30
 MOST_DAYS = 30
 """Files that have not been used for so long are deleted."""
 DAY = 24 * 3600.0
+_other: ContextVar[Path | None] = ContextVar("framejit_other_folder", default=None)
+
+
+@contextlib.contextmanager
+def using(other: Path) -> Iterator[None]:
+    """Read from another folder, and write there, within the `with` block, in this thread or context only. It exists, and no one else may write to it."""
+    token = _other.set(other)
+    try:
+        yield
+    finally:
+        _other.reset(token)
+
+
+def temporary(owner: Any) -> Path:
+    """A new folder that only the user can read, and that is deleted when the owner is gone, or the process ends."""
+    made = tempfile.mkdtemp(prefix="framejit-")
+    weakref.finalize(owner, delete_temporary, made, os.getpid())
+    return Path(made)
+
+
+def delete_temporary(made: str, process: int) -> None:
+    """Delete a folder, unless this process was forked from the one that has made it."""
+    if os.getpid() == process:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def place() -> Path:
@@ -42,6 +71,9 @@ def place() -> Path:
 def usable() -> Path | None:
     """The folder, which is made if it doesn't exist. The result is None if it can't be made, which the log says, or if others may write to it, of which a
     warning is given once."""
+    other = _other.get()
+    if other is not None:
+        return other
     try:
         folder = place()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -39,6 +39,8 @@ from tools.models import WIDE, Example, decoder, encoder, image_model, scalar_lo
 COMPILERS = ("framejit", "whole", "torch", "marked")
 PROBE = "import torch; torch.compile(lambda x: (x.sin() * x.cos()).exp().sum(0))(torch.randn(7, 5))"
 CACHES_OFF = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+ARTIFACT = "BENCH_ARTIFACT"
+"""The variable that names the file of an artifact (tools/bench/second.py)."""
 MEASURES = ("inference", "training")
 HEADER = ("model", "measure", "framejit, s", "without regions, s", "torch, s", "torch with marks, s", "ratio", "ratio to marks", "call", "to eager's result")
 WIDTHS = (9, 9, 11, 18, 8, 19, 6, 14, 6, 17)
@@ -128,6 +130,14 @@ def used() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
+def precompiled(example: Example, path: Path) -> Any:
+    """The model with the code of an artifact, which is made for inference if there is none."""
+    if not path.exists():
+        with torch.no_grad():
+            framejit.precompile(example.model, example.args, example.kwargs).save(path)
+    return framejit.load(path, example.model)
+
+
 def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str, float]:
     """The figures of this process: the CPU seconds until the first result, the milliseconds of a later call, the largest error of the result."""
     torch.set_num_threads(1)
@@ -160,6 +170,8 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
     start = used()
     if compiler in ("torch", "marked"):
         compiled: Any = torch.compile(model)
+    elif compiler == "artifact":
+        compiled = precompiled(example, Path(os.environ[ARTIFACT]))
     else:
         compiled = framejit.compile(model, **({"regions": False} if compiler == "whole" else {}))
     result = call(compiled)

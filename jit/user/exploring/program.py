@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
@@ -36,6 +37,20 @@ from framejit.user.exploring.regions import Sizes
 
 class NotRun(FramejitError):
     """Signal: a call has been compiled, and must not run."""
+
+
+@contextlib.contextmanager
+def compiling_anyway() -> Iterator[None]:
+    """Have calls compiled in the `with` block whatever the program says to framejit about that, and end the block at a call that must not run."""
+    enabled = set_thread_disabled(False)
+    stance.enter("default")
+    try:
+        yield
+    except NotRun:
+        pass
+    finally:
+        stance.leave()
+        set_thread_disabled(enabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +153,8 @@ class Program:
         compiler = self._compilers[0]
         compiler.tensors, compiler.compiled = tensors, None
         self._graphs.clear()
-        enabled = set_thread_disabled(False)
-        stance.enter("default")
-        try:
-            with recording() as found:
-                self._compiled(*args, **kwargs)
-        except NotRun:
-            pass
-        finally:
-            stance.leave()
-            set_thread_disabled(enabled)
+        with recording() as found, compiling_anyway():
+            self._compiled(*args, **kwargs)
         if compiler.compiled is None:
             raise BadArgument(f"valid_inputs(): {self.target!r:.80} is not compiled here: something keeps framejit from it")
         (call, entry), compiler.compiled, compiler.tensors = compiler.compiled, None, ()

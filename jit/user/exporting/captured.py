@@ -181,7 +181,7 @@ def allocated(value: Any, made: dict[int, Any]) -> Any:
     return made[id(value)]
 
 
-def standing_in(target: Any, made: dict[int, Any]) -> Any:
+def standing_in(target: Any, made: dict[int, Any], what: str = "export()") -> Any:
     """A copy of a module that shares its tensors, so that nothing that the call stores is stored in the module. Others are taken as they are."""
     if not isinstance(target, nn.Module):
         return target
@@ -192,5 +192,5 @@ def standing_in(target: Any, made: dict[int, Any]) -> Any:
         return copy.deepcopy(target, memo)  # type: ignore[arg-type]
     except Exception:
         if any(isinstance(tensor, FakeTensor) for tensor in tensors):
-            raise BadArgument(f"export(): a copy of {type(target).__qualname__} is needed, for its tensors are fake ones; it can't be copied") from None
+            raise BadArgument(f"{what}: a copy of {type(target).__qualname__} is needed, for its tensors are fake ones; it can't be copied") from None
         return target
