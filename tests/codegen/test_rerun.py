@@ -221,6 +221,79 @@ def random_numbers(table, index):
         return torch.rand(3)
 
 
+@torch.library.custom_op("framejit_tests::drawing", mutates_args=())
+def drawing(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.rand(x.shape)
+
+
+@drawing.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+LSTM = torch.nn.LSTM(3, 3, num_layers=2, dropout=0.5)
+DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "rand_like": torch.rand_like,
+    "new tensor": lambda x: torch.randn(4, 3) + x,
+    "in place": lambda x: x.clone().uniform_(),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5)[0],
+    "lstm": lambda x: LSTM(x)[0],
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x),
+    "rrelu": lambda x: F.rrelu(-x, training=True),
+    "randperm": lambda x: x[torch.randperm(4)],
+    "custom operator": drawing,
+    "vmap": lambda x: torch.vmap(lambda row: row + torch.rand(()), randomness="different")(x),
+    "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: F.dropout(y, 0.5), x, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_that_a_graph_has_drawn_before_it_raises_are_drawn_again(name, inference):
+    draw = DRAWS[name]
+
+    def look_up(table, index):
+        try:
+            return F.embedding(index, draw(table))
+        except IndexError:
+            return draw(table)
+
+    def called(function, index):
+        with torch.inference_mode(inference):
+            torch.manual_seed(0)
+            return function(TABLE.clone(), index), torch.rand(3)
+
+    for _ in range(2):  # torch knows the results of operators on fakes the second time
+        framejit.reset()
+        compiled = framejit.compile(look_up, backend="eager")
+        for index in (GOOD, BAD):
+            Comparison().same(called(compiled, index), called(look_up, index))
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
+def test_a_graph_that_draws_nothing_asks_for_no_state_of_the_generator(inference, monkeypatch):
+    def look_up(table, index):
+        try:
+            rows = F.embedding(index, F.dropout(table, training=False))
+            rows = F.scaled_dot_product_attention(rows[None], rows[None], rows[None])[0]
+            return F.layer_norm(F.linear(rows, torch.eye(3)), [3])
+        except IndexError:
+            return None
+
+    class Asked:
+        def get_state(self):
+            pytest.fail("its state is asked for")
+
+        def set_state(self, state):
+            pytest.fail("its state is set")
+
+    monkeypatch.setattr(torch, "default_generator", Asked())
+    compiled = framejit.compile(look_up, backend="eager")
+    with torch.inference_mode(inference):
+        assert [compiled(TABLE, index) is None for index in (GOOD, BAD, GOOD)] == [False, True, False]
+
+
 def observed(function: Callable[..., Any], index: torch.Tensor) -> tuple[Any, ...]:
     printed, value, raised = io.StringIO(), None, None
     torch.manual_seed(0)
