@@ -164,7 +164,9 @@ PyTypeObject FJ_EntryType = {
               "exception or None, entry). "
               "With `upcalls` the entry serves only the call that it was made for; upcalls(function, arguments) tells how a function called there runs. "
               "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
-              "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
+              "graph takes one list, number of outputs, offsets in the code of its calls, operations, recovery, constants). `recovery`: None, or (function, "
+              "numbers of captures, corrected): if the graph raises, the call gives function([the exception], *those captures), and what that raises is "
+              "passed on as corrected(exception).",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
