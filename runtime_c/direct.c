@@ -162,7 +162,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
         }
         *result = FJ_Callback_Ended((PyObject *)self, entry, run(tstate, entry, (PyObject *)function, &captured));
         *split = entry->step != NULL ? (FJ_Entry *)Py_NewRef(entry) : NULL;
-        FJ_Captured_Release(&captured, entry);
+        FJ_Captured_Release(&captured, entry, entry->program->graph != NULL ? entry->n_inputs : 0);
         Py_DECREF(entry);
     } else if (FJ_Captured_HandOver(&captured, entry, &match->inputs, &match->captures) < 0) {
         Py_DECREF(entry);

@@ -180,8 +180,8 @@ PyTypeObject FJ_EntryType = {
 };
 
 /* From the last to the first, as a tuple of them is freed where the entry runs in a frame. */
-void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry) {
-    for (Py_ssize_t i = entry->n_captures - 1; i >= 0; i--) {
+void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry, Py_ssize_t first) {
+    for (Py_ssize_t i = entry->n_captures - 1; i >= first; i--) {
         Py_CLEAR(captured->values[i]);
     }
     if (captured->values != captured->few + 1) {
@@ -205,7 +205,7 @@ int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inpu
             values[i] = NULL;
         }
     }
-    FJ_Captured_Release(captured, entry);
+    FJ_Captured_Release(captured, entry, *captures != NULL ? entry->n_captures : 0);
     return *captures != NULL ? 0 : -1;
 }
 
