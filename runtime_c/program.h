@@ -30,7 +30,8 @@ int FJ_Program_Init(void);
 enum { FJ_CALLS_OF_RECOVERY = 2 }; /* in the code, after all others */
 
 /* From Entry's argument `direct`: (graph or None, refuse or None, boxed, number of outputs, offsets in the code of its calls, operations
-   as pairs of a name and a number, None or (function, captures, what gives an error its traceback), constants). n_captures: without the inputs. NULL with an exception set where it is malformed. */
+   as pairs of a name and a number, None or (function, captures, what gives an error its traceback), constants). n_captures: without the
+   inputs. NULL with an exception set where it is malformed. */
 FJ_Program *FJ_Program_New(PyObject *description, PyObject *code, Py_ssize_t n_captures);
 void FJ_Program_Free(FJ_Program *self);
 int FJ_Program_Traverse(FJ_Program *self, visitproc visit, void *arg);

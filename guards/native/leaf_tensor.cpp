@@ -264,9 +264,10 @@ __attribute__((always_inline)) static inline bool looks_same(const TensorLook &l
     static_assert(last % 2 == 0);
     const char *sizes = tensor.sizes_begin();
     if (look.is_flat) {
+        const uint64_t *type_words = look.words + Reader::size_words;
         auto other = [&](size_t i) { return load(sizes + 8 * i) ^ look.words[i]; };
         const uint64_t differing = other(0) | other(first_size) | other(first_size + 1) | other(first_stride) | other(first_stride + 1);
-        const uint64_t type = (load(tensor.type_begin()) ^ look.words[Reader::size_words]) | (load(tensor.type_begin() + 8) ^ look.words[Reader::size_words + 1]);
+        const uint64_t type = (load(tensor.type_begin()) ^ type_words[0]) | (load(tensor.type_begin() + 8) ^ type_words[1]);
         return (differing | type) == 0 && tensor.needs_grad() == look.requires_grad;
     }
     Pair difference = pair_at(tensor.type_begin()) ^ pair_at(look.words + Reader::size_words);
@@ -292,8 +293,8 @@ static void leave_out(TensorLook &look, const Reader &tensor, const int64_t *fir
 /* Whether a tensor has at most two dimensions, and its words are laid out as looks_same takes them to be. */
 static bool is_flat(const Reader &tensor) {
     auto at = [&](size_t i) { return reinterpret_cast<const int64_t *>(tensor.sizes_begin() + 8 * i); };
-    const bool known = load(at(0)) == tensor.raw_sizes().size() && tensor.raw_sizes().data() == at(first_size) && tensor.raw_strides().data() == at(first_stride);
-    return known && tensor.raw_sizes().size() <= 2;
+    const c10::IntArrayRef sizes = tensor.raw_sizes();
+    return sizes.size() <= 2 && load(at(0)) == sizes.size() && sizes.data() == at(first_size) && tensor.raw_strides().data() == at(first_stride);
 }
 
 /* How a tensor that a leaf holds for looks. NULL where not all is in one place, and where too many looks are known: then the facts are

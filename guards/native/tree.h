@@ -345,7 +345,8 @@ int init_tensor_accessors();
 /* leaf_tensor.cpp */
 int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
 int init_leaf_tensor(PyObject *module);
-/* Takes a reference to each tensor that is captured, from `next` on, up to one that doesn't look as it did when it matched. Returns which one that is, or `size`. */
+/* Takes a reference to each tensor that is captured, from `next` on, up to one that doesn't look as it did when it matched. Returns the number of that one, or
+ * `size`. */
 int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, PyObject **captures);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
