@@ -62,6 +62,9 @@ PyAPI_FUNC(int) _PySet_NextEntry(PyObject *set, Py_ssize_t *position, PyObject *
 
 /* Takes the current exception, with its traceback: a new reference, or NULL where there is none. */
 static inline PyObject *FJ_Error_Take(void) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     PyErr_NormalizeException(&type, &error, &traceback);
@@ -71,11 +74,16 @@ static inline PyObject *FJ_Error_Take(void) {
     Py_XDECREF(type);
     Py_XDECREF(traceback);
     return error;
+#endif
 }
 
 /* Makes an error the current exception as it is, without a context. Steals the reference. */
 static inline void FJ_Error_PutBack(PyObject *error) {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
     PyErr_Restore(Py_NewRef((PyObject *)Py_TYPE(error)), error, PyException_GetTraceback(error));
+#endif
 }
 
 /* A borrowed reference, or NULL, perhaps with an exception set. */
