@@ -1,6 +1,7 @@
 /* callbacks.c: calls of framejit's own Python code about a call of the program's: outside of native sections, and with room to recurse. */
 #include "callbacks.h"
 
+#include "cpython/objects.h"
 #include "hook.h"
 
 /* The program may be at its recursion limit: what it has no room for is its own next call, not ours, which nothing of it would handle. */
@@ -25,25 +26,15 @@ PyObject *FJ_Callback_Ended(PyObject *compiled, FJ_Entry *entry, PyObject *resul
     if (entry->outcome == NULL || (entry->code != Py_None && result != NULL)) {
         return result;
     }
-    PyObject *type = NULL, *error = NULL, *traceback = NULL;
-    if (result == NULL) {
-        PyErr_Fetch(&type, &error, &traceback);
-        PyErr_NormalizeException(&type, &error, &traceback);
-        if (traceback != NULL) {
-            PyException_SetTraceback(error, traceback);
-        }
-    }
+    PyObject *error = result == NULL ? FJ_Error_Take() : NULL;
     PyObject *answer = FJ_Callback_Call(entry->outcome, compiled, error != NULL ? error : Py_None, (PyObject *)entry);
     if (answer == NULL) {
         Py_CLEAR(result);
-        Py_XDECREF(type);
         Py_XDECREF(error);
-        Py_XDECREF(traceback);
     } else {
         Py_DECREF(answer);
-        if (type != NULL) {
-            Py_XSETREF(traceback, PyException_GetTraceback(error));
-            PyErr_Restore(type, error, traceback);
+        if (error != NULL) {
+            FJ_Error_PutBack(error);
         }
     }
     return result;

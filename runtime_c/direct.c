@@ -59,6 +59,29 @@ static PyObject *call_graph(const FJ_Program *program, PyObject **values, Py_ssi
     return returned;
 }
 
+/* Adds a frame of the entry's code to the traceback of the current exception, at one of its calls. */
+static void add_traceback(PyThreadState *tstate, FJ_Entry *entry, PyObject *function, Py_ssize_t call) {
+    int offset = call < 0 ? 0 : (int)PyLong_AsLong(PyTuple_GET_ITEM(entry->program->calls, call));
+    FJ_Traceback_Add(tstate, (PyCodeObject *)entry->code, PyFunction_GET_GLOBALS(function), offset);
+}
+
+/* What the handler in the entry's code does after the graph has raised the current exception. */
+static PyObject *recover(PyThreadState *tstate, FJ_Entry *entry, PyObject *function, PyObject *const *captures) {
+    const FJ_Program *program = entry->program;
+    add_traceback(tstate, entry, function, 0);
+    PyObject *result = FJ_Program_Recover(program, FJ_Error_Take(), captures);
+    if (result == NULL) {
+        add_traceback(tstate, entry, function, PyTuple_GET_SIZE(program->calls) - FJ_CALLS_OF_RECOVERY);
+        PyObject *error = FJ_Error_Take();
+        PyObject *corrected = PyObject_CallOneArg(PyTuple_GET_ITEM(program->recovery, 2), error);
+        Py_DECREF(error);
+        if (corrected != NULL) {
+            FJ_Error_PutBack(corrected);
+        }
+    }
+    return result;
+}
+
 /* Runs an entry over what its walk has captured. */
 static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function, FJ_Captured *captured) {
     const FJ_Program *program = entry->program;
@@ -71,11 +94,18 @@ static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function,
         FJ_Recursion_EnterFrame(tstate);
         FJ_NativeSection section = FJ_NativeSection_Interrupt();
         returned = call_graph(program, values, entry->n_inputs);
+        const int recovers = returned == NULL && program->recovery != NULL;
+        if (recovers) {
+            result = recover(tstate, entry, function, values + entry->n_inputs);
+        }
         FJ_NativeSection_Restore(section);
         if (returned != NULL) {
             returned = unpack(program, returned);
         }
         FJ_Recursion_LeaveFrame(tstate);
+        if (recovers) {
+            return result;
+        }
         failed = returned == NULL;
     } else {
         failed = PyErr_CheckSignals() < 0; /* as every frame does at its start */
@@ -88,9 +118,8 @@ static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function,
     }
     Py_XDECREF(returned);
     if (result == NULL) {
-        Py_ssize_t n_calls = PyTuple_GET_SIZE(program->calls), last = call < n_calls ? call : n_calls - 1;
-        int offset = last < 0 ? 0 : (int)PyLong_AsLong(PyTuple_GET_ITEM(program->calls, last));
-        FJ_Traceback_Add(tstate, (PyCodeObject *)entry->code, PyFunction_GET_GLOBALS(function), offset);
+        Py_ssize_t n_calls = PyTuple_GET_SIZE(program->calls) - (program->recovery != NULL ? FJ_CALLS_OF_RECOVERY : 0);
+        add_traceback(tstate, entry, function, call < n_calls ? call : n_calls - 1);
     }
     return result;
 }
@@ -133,7 +162,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
         }
         *result = FJ_Callback_Ended((PyObject *)self, entry, run(tstate, entry, (PyObject *)function, &captured));
         *split = entry->step != NULL ? (FJ_Entry *)Py_NewRef(entry) : NULL;
-        FJ_Captured_Release(&captured, entry);
+        FJ_Captured_Release(&captured, entry, entry->program->graph != NULL ? entry->n_inputs : 0);
         Py_DECREF(entry);
     } else if (FJ_Captured_HandOver(&captured, entry, &match->inputs, &match->captures) < 0) {
         Py_DECREF(entry);

@@ -164,7 +164,9 @@ PyTypeObject FJ_EntryType = {
               "exception or None, entry). "
               "With `upcalls` the entry serves only the call that it was made for; upcalls(function, arguments) tells how a function called there runs. "
               "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
-              "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
+              "graph takes one list, number of outputs, offsets in the code of its calls, operations, recovery, constants). `recovery`: None, or (function, "
+              "numbers of captures, corrected): if the graph raises, the call gives function([the exception], *those captures), and what that raises is "
+              "passed on as corrected(exception).",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
@@ -178,8 +180,8 @@ PyTypeObject FJ_EntryType = {
 };
 
 /* From the last to the first, as a tuple of them is freed where the entry runs in a frame. */
-void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry) {
-    for (Py_ssize_t i = entry->n_captures - 1; i >= 0; i--) {
+void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry, Py_ssize_t first) {
+    for (Py_ssize_t i = entry->n_captures - 1; i >= first; i--) {
         Py_CLEAR(captured->values[i]);
     }
     if (captured->values != captured->few + 1) {
@@ -203,7 +205,7 @@ int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inpu
             values[i] = NULL;
         }
     }
-    FJ_Captured_Release(captured, entry);
+    FJ_Captured_Release(captured, entry, *captures != NULL ? entry->n_captures : 0);
     return *captures != NULL ? 0 : -1;
 }
 

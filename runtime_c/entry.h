@@ -46,8 +46,8 @@ int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals
 /* Hands the values over to a list of inputs and a tuple of the others. 0, or -1 with an exception set; they are gone either way. */
 int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
 
-/* Lets go of the values; those that are NULL have been taken. */
-void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
+/* Lets go of the values from the first one on, before which all have been taken, as have those that are NULL. */
+void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry, Py_ssize_t first);
 
 /* Runs the entry's code by an ordinary call. Steals both references. */
 PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures);

@@ -45,7 +45,7 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
             int matches = FJ_Entry_Match(entry, locals, n_arguments, function, captured);
             int is_kept = entry->upcalls == NULL;
             if (matches == 1 && is_kept && FJ_Cache_Add(self, entry) < 0) {
-                FJ_Captured_Release(captured, entry);
+                FJ_Captured_Release(captured, entry, 0);
                 matches = -1;
             }
             if (matches == 1) {

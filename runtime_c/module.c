@@ -7,6 +7,7 @@
 #include "evaluator.h"
 #include "guards.h"
 #include "hook.h"
+#include "program.h"
 #include "switches.h"
 #include "upcalls.h"
 
@@ -117,7 +118,8 @@ static struct PyModuleDef module_definition = {
 
 static int fill_module(PyObject *module) {
     FJ_Hook_Init(FJ_EvalFrame);
-    if (FJ_Arguments_Init() < 0 || FJ_Objects_Init() < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
+    if (FJ_Arguments_Init() < 0 || FJ_Objects_Init() < 0 || FJ_Program_Init() < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 ||
+        PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
     if (PyModule_AddObjectRef(module, "Unset", FJ_Unset) < 0 || FJ_Guards_Init(module) < 0 ||

@@ -126,16 +126,40 @@ static Py_ssize_t read_operations(FJ_Program *program, PyObject *pairs) {
     return n_calls;
 }
 
+/* (function, numbers of captures, what gives an error its traceback), or None. */
+static int check_recovery(PyObject *recovery, Py_ssize_t n_captures) {
+    PyObject *function, *corrected, *captures;
+    if (recovery == Py_None) {
+        return 0;
+    }
+    if (!PyTuple_Check(recovery)) {
+        PyErr_SetString(PyExc_TypeError, "Entry: the recovery of direct is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(recovery, "OO!O:recovery", &function, &PyTuple_Type, &captures, &corrected)) {
+        return -1;
+    }
+    int right = PyCallable_Check(function) && PyCallable_Check(corrected);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(captures); i++) {
+        Py_ssize_t capture = PyLong_AsSsize_t(PyTuple_GET_ITEM(captures, i));
+        right = capture >= 0 && capture < n_captures;
+    }
+    if (!right && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "Entry: the recovery of direct names two callables and captures");
+    }
+    return right ? 0 : -1;
+}
+
 FJ_Program *FJ_Program_New(PyObject *description, PyObject *code, Py_ssize_t n_captures) {
-    PyObject *graph, *refuse, *constants, *operations, *calls;
+    PyObject *graph, *refuse, *constants, *operations, *calls, *recovery;
     int boxed;
     Py_ssize_t n_outputs;
     if (!PyTuple_Check(description)) {
         PyErr_SetString(PyExc_TypeError, "Entry: direct must be a tuple");
         return NULL;
     }
-    if (!PyArg_ParseTuple(description, "OOpnO!O!O!:direct", &graph, &refuse, &boxed, &n_outputs, &PyTuple_Type, &calls, &PyTuple_Type, &operations,
-                          &PyTuple_Type, &constants)) {
+    if (!PyArg_ParseTuple(description, "OOpnO!O!OO!:direct", &graph, &refuse, &boxed, &n_outputs, &PyTuple_Type, &calls, &PyTuple_Type, &operations,
+                          &recovery, &PyTuple_Type, &constants)) {
         return NULL;
     }
     if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || (refuse != Py_None && !PyCallable_Check(refuse)) ||
@@ -154,10 +178,12 @@ FJ_Program *FJ_Program_New(PyObject *description, PyObject *code, Py_ssize_t n_c
     self->boxed = boxed;
     self->calls = Py_NewRef(calls);
     self->n_outputs = n_outputs;
+    self->recovery = recovery == Py_None ? NULL : Py_NewRef(recovery);
     self->constants = Py_NewRef(constants);
     self->n_operations = n_operations;
     Py_ssize_t n_calls = read_operations(self, operations);
-    if (n_calls < 0 || check_program(self, n_captures) < 0 || check_calls(calls, code, n_calls + (graph != Py_None)) < 0) {
+    n_calls += n_calls < 0 ? 0 : (graph != Py_None) + (self->recovery != NULL ? FJ_CALLS_OF_RECOVERY : 0);
+    if (n_calls < 0 || check_recovery(recovery, n_captures) < 0 || check_program(self, n_captures) < 0 || check_calls(calls, code, n_calls) < 0) {
         FJ_Program_Free(self);
         return NULL;
     }
@@ -168,6 +194,7 @@ void FJ_Program_Free(FJ_Program *self) {
     if (self != NULL) {
         Py_CLEAR(self->graph);
         Py_CLEAR(self->refuse);
+        Py_CLEAR(self->recovery);
         Py_CLEAR(self->constants);
         Py_CLEAR(self->calls);
         PyMem_Free(self);
@@ -178,9 +205,72 @@ int FJ_Program_Traverse(FJ_Program *self, visitproc visit, void *arg) {
     if (self != NULL) {
         Py_VISIT(self->graph);
         Py_VISIT(self->refuse);
+        Py_VISIT(self->recovery);
         Py_VISIT(self->constants);
     }
     return 0;
+}
+
+PyObject *FJ_Program_Recover(const FJ_Program *program, PyObject *error, PyObject *const *captures) {
+    PyObject *function = PyTuple_GET_ITEM(program->recovery, 0), *numbers = PyTuple_GET_ITEM(program->recovery, 1);
+    Py_ssize_t n = PyTuple_GET_SIZE(numbers);
+    PyObject *arguments[n + 1], *result = NULL;
+    arguments[0] = PyList_New(1);
+    if (arguments[0] == NULL) {
+        Py_DECREF(error);
+        return NULL;
+    }
+    PyList_SET_ITEM(arguments[0], 0, error); /* the function takes it out, so that nothing else holds it */
+    for (Py_ssize_t i = 0; i < n; i++) {
+        arguments[i + 1] = captures[PyLong_AsSsize_t(PyTuple_GET_ITEM(numbers, i))];
+    }
+    result = PyObject_Vectorcall(function, arguments, (size_t)n + 1, NULL);
+    Py_DECREF(arguments[0]);
+    return result;
+}
+
+/* ---- calls ---- */
+
+/* What programs call most: the functions by which objects are made that look as in eager. */
+static PyObject *object_new, *object_getattribute, *object_setattr, *ordered_dict_setitem;
+
+static PyObject *attribute_of(PyTypeObject *type, const char *name) { return PyObject_GetAttrString((PyObject *)type, name); }
+
+int FJ_Program_Init(void) {
+    object_new = attribute_of(&PyBaseObject_Type, "__new__");
+    object_getattribute = attribute_of(&PyBaseObject_Type, "__getattribute__");
+    object_setattr = attribute_of(&PyBaseObject_Type, "__setattr__");
+    ordered_dict_setitem = attribute_of(&PyODict_Type, "__setitem__");
+    return object_new != NULL && object_getattribute != NULL && object_setattr != NULL && ordered_dict_setitem != NULL ? 0 : -1;
+}
+
+/* Whether object.__setattr__ may be called for an object: not where the type in C that its class derives from has another (typeobject.c: hackcheck). */
+static int may_set(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    while (type != NULL && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+        type = type->tp_base;
+    }
+    return type != NULL && type->tp_setattro == PyObject_GenericSetAttr;
+}
+
+/* Calls a function. What the wrapper of a slot, or of tp_new, would call after making a tuple of the arguments is called at once; the rest of what the
+   wrapper does are checks, which are made here first. */
+static PyObject *call_function(PyObject *function, PyObject *const *arguments, Py_ssize_t n) {
+    if (function == object_getattribute && n == 2 && PyUnicode_CheckExact(arguments[1])) {
+        return PyObject_GenericGetAttr(arguments[0], arguments[1]);
+    }
+    if (function == object_new && n == 1 && PyType_Check(arguments[0]) && ((PyTypeObject *)arguments[0])->tp_new == PyBaseObject_Type.tp_new) {
+        PyObject *nothing = PyTuple_New(0), *made = nothing != NULL ? PyBaseObject_Type.tp_new((PyTypeObject *)arguments[0], nothing, NULL) : NULL;
+        Py_XDECREF(nothing);
+        return made;
+    }
+    if (function == object_setattr && n == 3 && PyUnicode_CheckExact(arguments[1]) && may_set(arguments[0])) {
+        return PyObject_GenericSetAttr(arguments[0], arguments[1], arguments[2]) < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    if (function == ordered_dict_setitem && n == 3 && PyODict_Check(arguments[0])) {
+        return PyODict_Type.tp_as_mapping->mp_ass_subscript(arguments[0], arguments[1], arguments[2]) < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    return PyObject_Vectorcall(function, arguments, (size_t)n, NULL);
 }
 
 static PyObject *dict_of(PyObject **items, Py_ssize_t n) {
@@ -243,13 +333,13 @@ static PyObject *run_operations(const FJ_Program *program, PyObject *const *outp
                 Py_CLEAR(*top);
                 break;
             case OP_call:
-                made = PyObject_Vectorcall(top[-n - 1], top - n, (size_t)n, NULL);
+                made = call_function(top[-n - 1], top - n, n);
                 *call += made != NULL;
                 top -= n + 1;
                 FJ_Items_Release(top, n + 1);
                 break;
             case OP_set_item:
-                if (PyObject_SetItem(top[-2], top[-1], top[-3]) < 0) return NULL;
+                if ((PyDict_CheckExact(top[-2]) ? PyDict_SetItem : PyObject_SetItem)(top[-2], top[-1], top[-3]) < 0) return NULL;
                 top -= 3;
                 FJ_Items_Release(top, 3);
                 continue;

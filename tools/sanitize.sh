@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
 [ $# -gt 0 ] || set -- tests/runtime tests/codegen/test_direct.py tests/codegen/test_resume.py tests/guards/test_guards*.py \
     tests/guards/test_guard_changes_modules.py tests/driver/test_native_calls.py tests/objects/types/test_peeked_iterators.py \
-    tests/behaviour/test_threads.py tests/behaviour/test_lifetime.py
+    tests/behaviour/test_threads.py tests/behaviour/test_lifetime.py tests/codegen/test_rerun.py tests/user/test_compile_eager_operators.py
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/setup.py" "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/guards" "$root/runtime_c" "$root/tests" "$copy"
@@ -19,7 +19,8 @@ ln -s ../jit "$copy/links/framejit"
 cd "$copy"
 # These measure the process: how deep its stack is, how much memory it takes, how fast it runs. A sanitizer changes all three.
 measuring="grow or stress or hundred_thousand or full_speed or recursion_is_as_deep or debugging_allocator"
-export FRAMEJIT_STRICT=1 PYTHONPATH="$copy/links"
+# Kernels of operators are compiled by Inductor, which would wait for the locks of other processes in a cache that all share.
+export FRAMEJIT_STRICT=1 OMP_NUM_THREADS=1 PYTHONPATH="$copy/links" TORCHINDUCTOR_CACHE_DIR="$copy/inductor"
 
 echo "== AddressSanitizer, UndefinedBehaviorSanitizer"
 flags="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"

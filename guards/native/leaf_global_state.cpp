@@ -14,11 +14,13 @@ namespace framejit {
 namespace {
 
 PyObject *function_stack_at; /* torch._C._get_function_stack_at */
+PyCFunction dict_get;        /* what dict.get runs */
 
 /* A builtin function of torch that reads one setting, and what it should return. */
 struct Probe {
     PyObject *function, *arguments, *expected; /* strong */
     bool (*is_as)(PyObject *found, PyObject *expected);
+    PyObject *dict; /* borrowed: that of which the function is the method `get`, called with a key alone; or NULL */
 };
 
 struct GlobalFacts : Facts {
@@ -47,6 +49,10 @@ struct GlobalFacts : Facts {
 
 /* Calls a builtin, without the detour through vectorcall for the common kinds. A new reference, or NULL with an exception set. */
 PyObject *call_probe(const Probe &probe) {
+    if (probe.dict != nullptr) {
+        PyObject *found = PyDict_GetItemWithError(probe.dict, PyTuple_GET_ITEM(probe.arguments, 0));
+        return found == nullptr && PyErr_Occurred() ? nullptr : Py_NewRef(found != nullptr ? found : Py_None);
+    }
     if (PyCFunction_Check(probe.function)) {
         int flags = PyCFunction_GET_FLAGS(probe.function);
         if ((flags & (METH_NOARGS | METH_O | METH_VARARGS | METH_FASTCALL)) == METH_NOARGS) {
@@ -54,6 +60,12 @@ PyObject *call_probe(const Probe &probe) {
         }
     }
     return PyObject_CallObject(probe.function, probe.arguments);
+}
+
+/* The dict of which a function is the method `get`; NULL if it is none. */
+PyObject *dict_of_get(PyObject *function) {
+    if (!PyCFunction_CheckExact(function) || PyCFunction_GET_SELF(function) == nullptr || !PyDict_CheckExact(PyCFunction_GET_SELF(function))) return nullptr;
+    return PyCFunction_GET_FUNCTION(function) == dict_get ? PyCFunction_GET_SELF(function) : nullptr;
 }
 
 /* expected: (class, device). The class keeps its device in the instance dict. */
@@ -108,7 +120,8 @@ static bool read_global_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(probes, i), "OO!Os", &function, &PyTuple_Type, &arguments, &expected, &name)) return false;
         auto is_as = comparison(name);
         if (is_as == nullptr) return false;
-        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), is_as});
+        PyObject *dict = PyTuple_GET_SIZE(arguments) == 1 ? dict_of_get(function) : nullptr;
+        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), is_as, dict});
     }
     leaf.facts = facts.get();
     tree.facts.push_back(std::move(facts));
@@ -148,6 +161,9 @@ int init_leaf_global_state() {
     if (native == nullptr) return -1;
     function_stack_at = PyObject_GetAttrString(native, "_get_function_stack_at");
     Py_DECREF(native);
+    for (PyMethodDef *method = PyDict_Type.tp_methods; method->ml_name != nullptr; method++) {
+        if (std::strcmp(method->ml_name, "get") == 0) dict_get = method->ml_meth;
+    }
     return function_stack_at != nullptr ? 0 : -1;
 }
 

@@ -184,7 +184,7 @@ static const Registered<LeafKind> type_is({
         auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
         /* typeobject.c: object_set_class gives no other class to instances of such a one */
         bool for_good = PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
-        return (for_good && memo.is_fixed(node)) || memo.has_type(node, value);
+        return (for_good && (memo.is_fixed(node) || memo.is_versioned_dict(node))) || memo.has_type(node, value);
     },
     .knows_type = true,
 });

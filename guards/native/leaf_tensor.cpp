@@ -16,6 +16,7 @@ namespace framejit {
 struct TensorLook {
     PyObject *cls; /* compared only */
     bool requires_grad, all_count;
+    bool is_flat; /* of at most two dimensions, of which all sizes and strides count: there are few words to compare */
     uint64_t words[13], counts[11];
 };
 
@@ -252,13 +253,23 @@ static inline Pair pair_at(const void *address) {
     return result;
 }
 
+/* The words of sizes and strides inside a tensor: how many there are of each, then room for all sizes, then for all strides. */
+constexpr size_t first_size = 1, first_stride = first_size + C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE;
+
 /* Whether a tensor still looks as it did: if so, whatever matched it matches it. `value` may be any object. */
-bool looks_same(const TensorLook &look, PyObject *value) {
+__attribute__((always_inline)) static inline bool looks_same(const TensorLook &look, PyObject *value) {
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != look.cls) return false;
     const Reader &tensor = read(value);
     constexpr size_t last = Reader::size_words - 1;
     static_assert(last % 2 == 0);
     const char *sizes = tensor.sizes_begin();
+    if (look.is_flat) {
+        const uint64_t *type_words = look.words + Reader::size_words;
+        auto other = [&](size_t i) { return load(sizes + 8 * i) ^ look.words[i]; };
+        const uint64_t differing = other(0) | other(first_size) | other(first_size + 1) | other(first_stride) | other(first_stride + 1);
+        const uint64_t type = (load(tensor.type_begin()) ^ type_words[0]) | (load(tensor.type_begin() + 8) ^ type_words[1]);
+        return (differing | type) == 0 && tensor.needs_grad() == look.requires_grad;
+    }
     Pair difference = pair_at(tensor.type_begin()) ^ pair_at(look.words + Reader::size_words);
     uint64_t rest = load(sizes + 8 * last) ^ look.words[last];
     if (look.all_count) {
@@ -279,6 +290,13 @@ static void leave_out(TensorLook &look, const Reader &tensor, const int64_t *fir
     }
 }
 
+/* Whether a tensor has at most two dimensions, and its words are laid out as looks_same takes them to be. */
+static bool is_flat(const Reader &tensor) {
+    auto at = [&](size_t i) { return reinterpret_cast<const int64_t *>(tensor.sizes_begin() + 8 * i); };
+    const c10::IntArrayRef sizes = tensor.raw_sizes();
+    return sizes.size() <= 2 && load(at(0)) == sizes.size() && sizes.data() == at(first_size) && tensor.raw_strides().data() == at(first_stride);
+}
+
 /* How a tensor that a leaf holds for looks. NULL where not all is in one place, and where too many looks are known: then the facts are
  * compared each time. Leaves share a look only if they leave the same sizes and strides open. */
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value) {
@@ -286,7 +304,7 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
     const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     const Reader &tensor = read(value);
     if (!tensor.keeps_sizes_inside()) return nullptr;
-    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), true, {}, {}});
+    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), true, false, {}, {}});
     std::fill(std::begin(look->counts), std::end(look->counts), ~uint64_t{0});
     if (facts.any_size || facts.any_stride) {
         look->all_count = false;
@@ -295,6 +313,7 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
             leave_out(*look, tensor, tensor.strides().data(), facts.has_strides ? facts.strides : std::vector<int64_t>(facts.sizes.size(), -1));
         }
     }
+    look->is_flat = look->all_count && is_flat(tensor);
     for (TensorLook *known : looks) {
         if (std::equal(std::begin(known->counts), std::end(known->counts), look->counts) && looks_same(*known, value)) return known;
     }
@@ -303,6 +322,21 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
     std::memcpy(look->words + Reader::size_words, tensor.type_begin(), 16);
     looks.push_back(look.get());
     return look.release();
+}
+
+int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, PyObject **captures) {
+    constexpr ptrdiff_t ahead = 6;
+    const TensorMemo *memo = memos + next, *const end = memos + size;
+    for (; memo != end; memo++) {
+        if (end - memo > 2 * ahead) {
+            __builtin_prefetch(memo[2 * ahead].tensor, 1);
+            const char *near = static_cast<const char *>(memo[ahead].near);
+            for (int line = 0; line < 3; line++) __builtin_prefetch(near + 64 * line);
+        }
+        if (memo->look == nullptr || !looks_same(*memo->look, memo->tensor)) break;
+        if (memo->capture >= 0) captures[memo->capture] = Py_NewRef(memo->tensor);
+    }
+    return static_cast<int32_t>(memo - memos);
 }
 
 const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor *>(value)->impl; }

@@ -32,6 +32,12 @@ bool Memo::is_fixed(int32_t index) const {
     return node.accessor->found_in != Versioned::no && tree.nodes[node.parent].version != 0;
 }
 
+/* Whether a node's value is in a place that only dicts can be in, and its version will be among the words: no other dict can have that version. */
+bool Memo::is_versioned_dict(int32_t index) const {
+    const Node &node = tree.nodes[index];
+    return node.accessor->known_layout && node.versioned == Versioned::dict && node.version != 0;
+}
+
 /* Makes sure that the walk has compared the exact type of a node's value. */
 bool Memo::has_type(int32_t index, PyObject *value) {
     if (typed == index) return true;

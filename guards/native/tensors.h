@@ -37,6 +37,9 @@ struct Reader : c10::TensorImpl {
     bool needs_grad() const { return meta() != nullptr && meta()->requires_grad(); }
 
     /* Sizes and strides are one block, and dtype, device, policies and keys another; more than five dimensions are kept elsewhere. */
+    /* As they lie in the C++ object, whatever the class says of itself. */
+    c10::IntArrayRef raw_sizes() const { return sizes_and_strides_.sizes_arrayref(); }
+    c10::IntArrayRef raw_strides() const { return sizes_and_strides_.strides_arrayref(); }
     bool keeps_sizes_inside() const { return sizes_and_strides_.size() <= C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE; }
     const char *sizes_begin() const { return reinterpret_cast<const char *>(&sizes_and_strides_); }
     const char *type_begin() const { return reinterpret_cast<const char *>(&data_type_); }

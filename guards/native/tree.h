@@ -77,7 +77,7 @@ struct LeafKind {
     bool (*vouch)(Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) = nullptr;
     bool holds_of_missing = false; /* it holds where the path ends early */
     bool knows_type = false;       /* it holds for one exact type only, and vouches for the type first */
-    bool knows_keys = false;       /* it holds as long as the version of the dict that is the value stands */
+    bool knows_keys = false;       /* once it holds, it does as long as the version of the dict that is the value stands, if that is no subclass's */
     bool runs_python = false;      /* the check may, and may leave an exception: it is made while nothing is borrowed, and of the root only */
     bool looks_at_tensor = false;  /* its facts are about a tensor: it holds for each that looks (TensorLook) as one that it has held for */
 };
@@ -159,6 +159,7 @@ struct Node {
         Py_ssize_t number; /* payload: an index or a field */
     };
     uint64_t version; /* of a versioned container when it was last visited; 0: it had none */
+    uint64_t version_of_keys; /* of a dict when its leaves last held that know its keys */
 };
 
 /* Eight bytes of memory, and what they were when their chunk was last visited. */
@@ -315,6 +316,7 @@ class Memo {
     void add_items(int32_t index, PyListObject *list);
     bool is_fixed(int32_t index) const;
     bool has_version(int32_t index) const { return tree.nodes[index].version != 0; }
+    bool is_versioned_dict(int32_t index) const;
     bool has_type(int32_t index, PyObject *value);
     bool has_layout(int32_t index, PyObject *value);
 
@@ -343,7 +345,9 @@ int init_tensor_accessors();
 /* leaf_tensor.cpp */
 int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
 int init_leaf_tensor(PyObject *module);
-bool looks_same(const TensorLook &look, PyObject *value);
+/* Takes a reference to each tensor that is captured, from `next` on, up to one that doesn't look as it did when it matched. Returns the number of that one, or
+ * `size`. */
+int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, PyObject **captures);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);

@@ -110,9 +110,10 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
     tree.scratch.clear();
     tree.asked.clear();
     for (int32_t i = chunk.first_node; i < chunk.end_node; i++) {
-        const Node &node = tree.nodes[i];
+        Node &node = tree.nodes[i];
         if (node.only_captured) continue;
         PyObject *value = fetch(tree, i, call);
+        const bool has_same_keys = node.version != 0 && node.version == node.version_of_keys && PyDict_CheckExact(value);
         if (tree.ambiguous) return first_guard(node);
         remembers = remembers && memo.add_step(i);
         if (node.deferred) {
@@ -125,24 +126,35 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
         }
         for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
             if (tree.leaves[leaf].kind->runs_python) continue;
-            if (!holds(tree.leaves[leaf], value)) return leaf;
+            const bool known = has_same_keys && tree.leaves[leaf].kind->knows_keys;
+            if (!known && !holds(tree.leaves[leaf], value)) return leaf;
             if (remembers && !memo.add_leaf(i, tree.leaves[leaf])) {
                 if (node.has_children) remembers = false; /* children rely on what the leaves of their parent say */
                 tree.asked.push_back(leaf);
             }
         }
+        node.version_of_keys = node.version;
         remembers = remembers && memo.add_version(i);
     }
     if (remembers) remember(tree, chunk);
     return matches;
 }
 
+inline bool differs(const Word &word) { return load(word.address) != word.expected; }
+
 /* One after the other, because what a word lies in may be gone if one before it differs. */
 const Word *first_difference(const Word *word, const Word *end) {
-#pragma GCC unroll 8
-    for (; word != end; word++) {
-        if (load(word->address) != word->expected) break;
+    for (; end - word >= 8; word += 8) {
+        if (differs(word[0])) return word;
+        if (differs(word[1])) return word + 1;
+        if (differs(word[2])) return word + 2;
+        if (differs(word[3])) return word + 3;
+        if (differs(word[4])) return word + 4;
+        if (differs(word[5])) return word + 5;
+        if (differs(word[6])) return word + 6;
+        if (differs(word[7])) return word + 7;
     }
+    while (word != end && !differs(*word)) word++;
     return word;
 }
 
@@ -156,22 +168,16 @@ int32_t chunk_of(const GuardTree &tree, const Word &word, int32_t index) {
 
 /* Looks at the tensors that are where they were, and takes a reference to each that is captured while its memory is at hand. */
 int32_t check_tensors(GuardTree &tree, PyObject **captures) {
-    const size_t size = tree.tensors.size();
-    for (size_t i = 0; i < size; i++) {
-        constexpr size_t ahead = 6;
-        if (i + 2 * ahead < size) __builtin_prefetch(tree.tensors[i + 2 * ahead].tensor, 1);
-        if (i + ahead < size) {
-            const char *near = static_cast<const char *>(tree.tensors[i + ahead].near);
-            for (int line = 0; line < 3; line++) __builtin_prefetch(near + 64 * line);
-        }
-        TensorMemo &memo = tree.tensors[i];
-        if (memo.look == nullptr || !looks_same(*memo.look, memo.tensor)) {
-            if (!holds(tree.leaves[memo.leaf], memo.tensor)) return memo.leaf;
-            memo.look = memo.is_new ? nullptr : new_look(tree.looks, tree.leaves[memo.leaf], memo.tensor);
-            memo.near = tensor_data(memo.tensor);
-            memo.is_new = false;
-        }
+    const auto size = static_cast<int32_t>(tree.tensors.size());
+    int32_t next = 0;
+    while ((next = take_same_tensors(tree.tensors.data(), next, size, captures)) < size) {
+        TensorMemo &memo = tree.tensors[next];
+        if (!holds(tree.leaves[memo.leaf], memo.tensor)) return memo.leaf;
+        memo.look = memo.is_new ? nullptr : new_look(tree.looks, tree.leaves[memo.leaf], memo.tensor);
+        memo.near = tensor_data(memo.tensor);
+        memo.is_new = false;
         if (memo.capture >= 0) captures[memo.capture] = Py_NewRef(memo.tensor);
+        next++;
     }
     return matches;
 }

@@ -96,10 +96,8 @@ def spending(fn: Callable[..., Any], spent: Mapping[int, str]) -> Callable[..., 
     return run
 
 
-def with_draws_put_back(fn: Callable[..., Any], others: Sequence[Any]) -> Callable[..., Any]:
-    """`fn`, made to restore random number generators if it raises half-way: the CPU's, and `others`, which
-    have its methods `get_state` and `set_state`."""
-    generators = (torch.default_generator, *others)
+def with_draws_put_back(fn: Callable[..., Any], generators: Sequence[Any]) -> Callable[..., Any]:
+    """`fn`, made to restore random number generators if it raises half-way. They have the methods `get_state` and `set_state` of torch's."""
 
     def run(*args: Any) -> Any:
         before = [generator.get_state() for generator in generators]

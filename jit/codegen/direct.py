@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import BuiltinFunctionType, CodeType
 from typing import Any, NamedTuple, NoReturn
 
@@ -44,11 +44,30 @@ class Temporary:
         self.name = ""
 
 
+class Recovery(NamedTuple):
+    """What an entry does if its graph raises: it calls `function` with a list of the exception and with these captures, and returns what that returns. If that
+    raises in its turn, `corrected` gives the exception that the program gets."""
+
+    function: Callable[..., Any]
+    captures: tuple[int, ...]
+    corrected: Callable[[BaseException], BaseException]
+
+
+class CallOfGraph(NamedTuple):
+    """The graph that code calls, if it calls one, whether that takes one list of its inputs, the number of its outputs, and what is done if it raises."""
+
+    graph: Callable[..., Any] | None
+    boxed: bool
+    n_outputs: int
+    recovery: Recovery | None = None
+
+
 class Direct(NamedTuple):
     """The argument `direct` of an Entry.
 
     `operations`: names and arguments of the operations in runtime_c/program.c, which run on a stack. `calls`: the offsets of calls in the code, for tracebacks;
-    the call of the graph comes first. `refuse`: raises an error if the graph hasn't returned a tuple or list of n_outputs; None if `unpack` does so.
+    the call of the graph comes first, and those of the recovery last. `refuse`: raises an error if the graph hasn't returned a tuple or list of n_outputs; None
+    if `unpack` does so. `recovery`: None if the program has no handler for what the graph raises.
     """
 
     graph: Callable[..., Any] | None
@@ -57,6 +76,7 @@ class Direct(NamedTuple):
     n_outputs: int
     calls: tuple[int, ...]
     operations: tuple[tuple[str, int], ...]
+    recovery: Recovery | None
     constants: tuple[Any, ...]
 
 
@@ -64,19 +84,18 @@ class _NeedsFrame(Exception):
     """Signal: an instruction can't be run without a frame."""
 
 
-def direct_form(
-    instructions: Sequence[tuple[str, Any, Position]], code: CodeType, graph: Callable[..., Any] | None, boxed: bool, n_outputs: int
-) -> Direct | None:
-    """Translate code that `emit` has written and assembled; None if it needs a frame."""
-    translator = _Translator(instructions, n_outputs)
+def direct_form(instructions: Sequence[tuple[str, Any, Position]], code: CodeType, called: CallOfGraph, dicts: Collection[int] = ()) -> Direct | None:
+    """Translate code that `emit` has written and assembled; None if it needs a frame. `dicts`: the numbers of captures that are instances' dicts."""
+    translator = _Translator(instructions, called.n_outputs, dicts)
     try:
-        if graph is not None:
+        if called.graph is not None:
             translator.call_graph()
         translator.result()
     except _NeedsFrame:
         return None
-    graph, reject = getattr(graph, "_framejit_unchecked", (graph, None))
-    return Direct(graph, reject, boxed, n_outputs, call_offsets(code), tuple(translator.operations), tuple(translator.constants))
+    graph, reject = getattr(called.graph, "_framejit_unchecked", (called.graph, None))
+    operations, constants = tuple(translator.operations), tuple(translator.constants)
+    return Direct(graph, reject, called.boxed, called.n_outputs, call_offsets(code), operations, called.recovery, constants)
 
 
 def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:
@@ -98,9 +117,10 @@ def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values:
 
 
 class _Translator:
-    def __init__(self, instructions: Sequence[tuple[str, Any, Position]], n_outputs: int) -> None:
+    def __init__(self, instructions: Sequence[tuple[str, Any, Position]], n_outputs: int, dicts: Collection[int]) -> None:
         self.instructions = iter(instructions)
         self.n_outputs = n_outputs
+        self.dicts = dicts
         self.operations: list[tuple[str, int]] = []
         self.constants: list[Any] = []
         self.outputs: dict[Temporary, int] = {}
@@ -152,7 +172,10 @@ class _Translator:
         if what == CAPTURES or (what is self.output_list and what is not None):
             _, index = self.next()
             self.next()
-            self.push("capture" if what == CAPTURES else "output", index)
+            if what == CAPTURES:
+                self.push("capture", index, dict if index in self.dicts else NOTHING)
+            else:
+                self.push("output", index)
         elif what in self.outputs:
             self.push("output", self.outputs[what])
         elif what in self.variables:
@@ -227,4 +250,4 @@ _TRANSLATIONS: dict[str, Callable[[_Translator, str, Any], None]] = {
 }
 
 
-__all__ = ["CAPTURES", "INPUTS", "Direct", "Temporary", "direct_form"]
+__all__ = ["CAPTURES", "INPUTS", "CallOfGraph", "Direct", "Recovery", "Temporary", "direct_form"]

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
-from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
+from framejit.codegen.direct import CAPTURES, INPUTS, CallOfGraph, Direct, Recovery, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
 from framejit.codegen.rerun import as_result, run_uncompiled, run_where_check_failed, with_eager_traceback
+from framejit.guards.source import InstanceDict
 
 MANY_OUTPUTS = 256
 """If there are more outputs than this, they stay in the graph's list and are fetched by index, so that the frame stays small."""
@@ -55,10 +56,13 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
     emitter.op("return")
     if plan.trace.rerun:
         function = run_where_check_failed if plan.trace.only_checks else run_uncompiled
-        emitter.rerun(function if split is None else as_result(split.ended, function))
-        return Emitted(emitter.assemble(), None)
+        recovery = emitter.rerun(function if split is None else as_result(split.ended, function))
+    else:
+        recovery = None
     code = emitter.assemble()
-    return Emitted(code, direct_form(emitter.code, code, graph if plan.needs_graph else None, boxed, len(plan.outputs)))
+    dicts = frozenset([index for index, source in enumerate(plan.captures) if type(source) is InstanceDict])
+    called = CallOfGraph(graph if plan.needs_graph else None, boxed, len(plan.outputs), recovery)
+    return Emitted(code, direct_form(emitter.code, code, called, dicts))
 
 
 class _Emitter:
@@ -124,20 +128,24 @@ class _Emitter:
         self.op("load_local", state)
         self.op("call", 2)
 
-    def rerun(self, function: Callable[..., Any]) -> None:
-        """Emit the handler for an exception of the graph: it calls `function` with the exception, and with the function and arguments that the plan names.
+    def rerun(self, function: Callable[..., Any]) -> Recovery:
+        """Emit the handler for an exception of the graph: it calls `function` with the exception, alone in a list, and with the function and arguments that
+        the plan names. Returns what the direct form does then.
 
         If that raises, the traceback already has an entry for this frame, from its uncompiled run.
         """
         self.call_with_exception(function)
-        for source in self.plan.trace.rerun:
-            self.fetch(CAPTURES, self.capture_index[id(source)])
+        self.op("build_list", 1)
+        captures = [self.capture_index[id(source)] for source in self.plan.trace.rerun]
+        for index in captures:
+            self.fetch(CAPTURES, index)
         self.covered[len(self.code)] = False
-        self.op("call", 1 + len(self.plan.trace.rerun))
+        self.op("call", 1 + len(captures))
         self.op("return")
         self.call_with_exception(with_eager_traceback)
         self.op("call", 1)
         self.op("reraise")
+        return Recovery(function, tuple(captures), with_eager_traceback)
 
     def call_with_exception(self, function: Callable[..., Any]) -> None:
         """Begin a handler: the function, and the exception as its first argument, which the frame lets go of."""

@@ -20,8 +20,12 @@ from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS
 from framejit.errors import CHECK_FAILED, FramejitError
 
 
-def run_uncompiled(error: BaseException, function: FunctionType, *slots: Any) -> Any:
-    """Call the function again uncompiled, with the argument slots of its frame, after its graph has raised `error`."""
+def run_uncompiled(errors: list[BaseException], function: FunctionType, *slots: Any) -> Any:
+    """Call the function again uncompiled, with the argument slots of its frame, after its graph has raised.
+
+    `errors`: the exception alone, which is taken out: its traceback holds what the graph has computed, which the caller must not keep alive meanwhile.
+    """
+    error = errors.pop()
     ours = isinstance(error, FramejitError)
     try:
         target = function if isinstance(error, Exception) else abort.raising(function, error)
@@ -38,14 +42,11 @@ def run_uncompiled(error: BaseException, function: FunctionType, *slots: Any) ->
         set_thread_disabled(before)
 
 
-def run_where_check_failed(error: BaseException, function: FunctionType, *slots: Any) -> Any:
+def run_where_check_failed(errors: list[BaseException], function: FunctionType, *slots: Any) -> Any:
     """Call `run_uncompiled` if a check of the program has failed in the graph. Any other error of the graph is raised unchanged."""
-    try:
-        if not (type(error) is RuntimeError and CHECK_FAILED in error.args):
-            raise error
-        return run_uncompiled(error, function, *slots)
-    finally:
-        del error  # whose traceback leads to this frame
+    if not (type(errors[0]) is RuntimeError and CHECK_FAILED in errors[0].args):
+        raise errors.pop()
+    return run_uncompiled(errors, function, *slots)
 
 
 def with_eager_traceback(error: BaseException) -> BaseException:

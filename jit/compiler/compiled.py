@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from framejit import logs
 from framejit.backends.calling import with_check_of_backward, with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
@@ -61,12 +63,13 @@ def compile_planned(planned: Planned) -> Compiled:
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
     reached = {} if request.reaches is None else request.reaches(graph.gm.graph, graph.spent)
+    generators = (*([torch.default_generator] if graph.draws else []), *drawn_from(graph.gm.graph))
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
     with as_the_program_has_it():
         compiled = compile_graph(request)
     if compiled.kinds > 1 and request.backend.runs_nodes:
         errors = None  # a node runs in the place of others, too
-    fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
+    fn = with_draws_put_back(compiled.fn, generators) if generators and planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
     if reached and compiled.kinds == 1:

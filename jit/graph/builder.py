@@ -411,7 +411,8 @@ class GraphBuilder(TraceState):
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
         late = tuple(checks_after_changes(graph, kept, storages(self.input_fakes()), self.demands))
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
+        draws = self.fakes.may_have_drawn(graph)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent, draws)
 
     @property
     def is_finished(self) -> bool:

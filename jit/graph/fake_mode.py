@@ -28,6 +28,8 @@ from torch.nested._internal import nested_tensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framejit.graph.fake import TORCHS_OPERATORS
+from framejit.graph.prune import draws
 from framejit.graph.torch_sources import InputSource
 from framejit.process import underway
 from framejit.torch_state import peer
@@ -60,6 +62,7 @@ def make_fake_mode() -> FakeTensorMode:
         peer.bring()
         mode = FakeTensorMode(allow_non_fake_inputs=False)
     mode.fake_tensor_converter = TraceConverter(copy_data=mode.propagate_real_tensors)
+    mode.__dict__["dispatch"] = DrawsSeen(mode)
     if not mode.propagate_real_tensors:
         mode.__dict__["_dispatch_impl"] = Dispatch(mode)
     return mode
@@ -69,6 +72,28 @@ def begin_symbols(mode: FakeTensorMode, env: ShapeEnv) -> None:
     """Let fakes of a mode have symbols from now on, and torch run all operators on them."""
     mode.shape_env, mode.static_shapes = env, False
     mode.__dict__.pop("_dispatch_impl", None)
+
+
+class DrawsSeen:
+    """Notes whether an operator that has run on the fakes of a mode may draw from torch's CPU generator. It stands in for the mode's method `dispatch`."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self._mode = weakref.ref(mode)
+        self.any = False
+
+    def __call__(self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> object:
+        mode = self._mode()
+        assert mode is not None
+        kwargs = kwargs or {}
+        if not self.any and may_draw(func):
+            self.any = type(func) is not OpOverload or draws(func, args, kwargs)
+        return FakeTensorMode.dispatch(mode, func, types, args, kwargs)
+
+
+@functools.cache
+def may_draw(func: Any) -> bool:
+    """Return whether an operator may draw random numbers: torch tags those of its own that do; others may do anything."""
+    return type(func) is not OpOverload or func.namespace not in TORCHS_OPERATORS or torch.Tag.nondeterministic_seeded in func.tags
 
 
 class Dispatch:

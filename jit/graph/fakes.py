@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit.graph.body import Body
 from framejit.graph.fake import plain_fake, storages, to_fake, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
-from framejit.graph.fake_mode import begin_symbols, make_fake_mode
+from framejit.graph.fake_mode import DrawsSeen, begin_symbols, make_fake_mode
 from framejit.graph.inputs import GraphInput
-from framejit.graph.on_fakes import written_by
+from framejit.graph.on_fakes import runs_as_on_fakes, written_by
 from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
@@ -85,6 +85,10 @@ class Fakes:
         """Note that the graph has a tensor that wraps others."""
         if not self.wrappers:
             self._trail.set(self, "wrappers", True)
+
+    def may_have_drawn(self, graph: fx.Graph) -> bool:
+        """Return whether a graph of the trace may draw from torch's CPU generator. What doesn't run on fakes as it runs later may always."""
+        return not isinstance(seen := self.mode.__dict__.get("dispatch"), DrawsSeen) or seen.any or not all(map(runs_as_on_fakes, graph.nodes))
 
     def stop_caching(self) -> None:
         """Let every operator run, and none be taken from torch's cache: a cached view has memory of another size,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import torch
+from torch import fx
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -33,6 +35,20 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
         written.count()
         return result
     return getattr(target, "on_fakes", target)(*args, **kwargs)  # the targets of launches say it themselves
+
+
+def runs_as_on_fakes(node: fx.Node) -> bool:
+    """Return whether a node of a finished graph runs the same operators on real tensors as on fakes: it is one of torch's functions without a stand-in."""
+    target = node.target
+    if node.op != "call_function":
+        return node.op != "call_module"
+    if target in STAND_INS or hasattr(target, "on_fakes"):
+        return False
+    if isinstance(target, (OpOverload, OpOverloadPacket)):
+        return not is_of_others(target)
+    if not isinstance(target, (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)):
+        return False
+    return type(target) is not FunctionType or target.__module__.partition(".")[0] == "torch"
 
 
 def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -116,11 +116,11 @@ def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
 
 
 def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an operator that may draw random numbers does so with these arguments: attention doesn't without dropout."""
+    """Return whether an operator that may draw random numbers does so with these arguments. Attention doesn't without dropout, nor dropout in evaluation."""
     for place, argument in enumerate(func._schema.arguments):
-        if argument.name == "dropout_p":
-            chance = args[place] if place < len(args) else kwargs.get("dropout_p", argument.default_value)
-            return not isinstance(chance, float) or chance > 0
+        if argument.name in ("dropout_p", "train", "training"):
+            value = args[place] if place < len(args) else kwargs.get(argument.name, argument.default_value)
+            return bool(value) or not isinstance(value, (float, bool))
     return True
 
 

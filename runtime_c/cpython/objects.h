@@ -60,6 +60,32 @@ PyAPI_FUNC(int) _PySet_NextEntry(PyObject *set, Py_ssize_t *position, PyObject *
 
 #endif
 
+/* Takes the current exception, with its traceback: a new reference, or NULL where there is none. */
+static inline PyObject *FJ_Error_Take(void) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(error, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return error;
+#endif
+}
+
+/* Makes an error the current exception as it is, without a context. Steals the reference. */
+static inline void FJ_Error_PutBack(PyObject *error) {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
+    PyErr_Restore(Py_NewRef((PyObject *)Py_TYPE(error)), error, PyException_GetTraceback(error));
+#endif
+}
+
 /* A borrowed reference, or NULL, perhaps with an exception set. */
 static inline PyObject *FJ_Dict_Find(PyObject *dict, PyObject *key, Py_hash_t hash) { return _PyDict_GetItem_KnownHash(dict, key, hash); }
 

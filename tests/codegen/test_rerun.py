@@ -221,6 +221,79 @@ def random_numbers(table, index):
         return torch.rand(3)
 
 
+@torch.library.custom_op("framejit_tests::drawing", mutates_args=())
+def drawing(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.rand(x.shape)
+
+
+@drawing.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+LSTM = torch.nn.LSTM(3, 3, num_layers=2, dropout=0.5)
+DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "rand_like": torch.rand_like,
+    "new tensor": lambda x: torch.randn(4, 3) + x,
+    "in place": lambda x: x.clone().uniform_(),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5)[0],
+    "lstm": lambda x: LSTM(x)[0],
+    "gumbel_softmax": lambda x: F.gumbel_softmax(x),
+    "rrelu": lambda x: F.rrelu(-x, training=True),
+    "randperm": lambda x: x[torch.randperm(4)],
+    "custom operator": drawing,
+    "vmap": lambda x: torch.vmap(lambda row: row + torch.rand(()), randomness="different")(x),
+    "checkpoint": lambda x: torch.utils.checkpoint.checkpoint(lambda y: F.dropout(y, 0.5), x, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_that_a_graph_has_drawn_before_it_raises_are_drawn_again(name, inference):
+    draw = DRAWS[name]
+
+    def look_up(table, index):
+        try:
+            return F.embedding(index, draw(table))
+        except IndexError:
+            return draw(table)
+
+    def called(function, index):
+        with torch.inference_mode(inference):
+            torch.manual_seed(0)
+            return function(TABLE.clone(), index), torch.rand(3)
+
+    for _ in range(2):  # torch knows the results of operators on fakes the second time
+        framejit.reset()
+        compiled = framejit.compile(look_up, backend="eager")
+        for index in (GOOD, BAD):
+            Comparison().same(called(compiled, index), called(look_up, index))
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
+def test_a_graph_that_draws_nothing_asks_for_no_state_of_the_generator(inference, monkeypatch):
+    def look_up(table, index):
+        try:
+            rows = F.embedding(index, F.dropout(table, training=False))
+            rows = F.scaled_dot_product_attention(rows[None], rows[None], rows[None])[0]
+            return F.layer_norm(F.linear(rows, torch.eye(3)), [3])
+        except IndexError:
+            return None
+
+    class Asked:
+        def get_state(self):
+            pytest.fail("its state is asked for")
+
+        def set_state(self, state):
+            pytest.fail("its state is set")
+
+    monkeypatch.setattr(torch, "default_generator", Asked())
+    compiled = framejit.compile(look_up, backend="eager")
+    with torch.inference_mode(inference):
+        assert [compiled(TABLE, index) is None for index in (GOOD, BAD, GOOD)] == [False, True, False]
+
+
 def observed(function: Callable[..., Any], index: torch.Tensor) -> tuple[Any, ...]:
     printed, value, raised = io.StringIO(), None, None
     torch.manual_seed(0)
@@ -290,6 +363,77 @@ def test_a_graph_that_changes_an_input_is_not_repeated():
     assert total.item() == 1
 
 
+@pytest.mark.parametrize("function", [caught, not_the_kind_that_is_caught, raised_anew, random_numbers], ids=lambda function: function.__name__)
+def test_with_handlers_calls_need_no_frame_either(function):
+    compiled = framejit.compile(function, backend="eager")
+    assert observed(compiled, GOOD)[0] is not None
+    (entry,) = compiled_function(compiled).entries
+    assert entry.direct
+    for index, hits in ((BAD, 1), (GOOD, 2), (BAD, 3)):
+        expected, got = observed(function, index), observed(compiled, index)
+        assert got[1:] == expected[1:] and entry.direct_hits == hits
+        Comparison().same(got[0], expected[0])
+    without = framejit.compile(function, backend="eager")
+    observed(without, BAD)  # in a frame, as it has just been compiled
+    assert observed(without, BAD)[1:] == observed(function, BAD)[1:]
+
+
+class Kept:
+    """An object outside of the call, whose attributes the call sets."""
+
+    def __init__(self) -> None:
+        self.last, self.calls = None, 0
+
+
+def test_a_store_to_an_attribute_from_outside_needs_no_frame():
+    kept = Kept()
+
+    def look_up(table, index):
+        kept.last = index
+        kept.calls = 5
+        try:
+            return F.embedding(index, table)
+        except IndexError:
+            kept.calls = -1
+            return None
+
+    compiled = framejit.compile(look_up, backend="eager")
+    compiled(TABLE, GOOD)
+    (entry,) = compiled_function(compiled).entries
+    for index, calls in ((GOOD, 5), (BAD, -1), (GOOD, 5)):
+        kept.last, kept.calls = None, 0
+        assert (compiled(TABLE, index) is None, kept.calls) == (index is BAD, calls) and kept.last is index
+    assert entry.direct and entry.direct_hits == 3
+
+
+def test_what_the_graph_has_computed_is_gone_when_the_call_runs_again():
+    alive: list[bool] = []
+    computed: list[Any] = []
+
+    @torch.library.custom_op("framejit_tests::watched", mutates_args=())
+    def watched(x: torch.Tensor) -> torch.Tensor:
+        alive.append(any(reference() is not None for reference in computed))
+        result = x + 1
+        computed.append(weakref.ref(result))
+        return result
+
+    watched.register_fake(torch.empty_like)
+
+    def look_up(table, index):
+        try:
+            return F.embedding(index, watched(table))
+        except IndexError:
+            return None
+
+    for backend in ("eager", lambda graph, inputs: graph.forward):
+        compiled = framejit.compile(look_up, backend=backend)
+        compiled(TABLE, GOOD)
+        for _ in range(2):
+            alive.clear()
+            assert compiled(TABLE, BAD) is None
+            assert alive == [False, False]
+
+
 def test_without_handlers_calls_need_no_frame_and_hold_nothing():
     for function in (plain := lambda table, index: F.embedding(index, table), torch.no_grad()(plain)):
         compiled = framejit.compile(function, backend="eager")
@@ -315,10 +459,12 @@ def test_ctrl_c_in_a_graph_leaves_the_blocks_entered_before():
             x = interrupted(x) + 1
         return x
 
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), pytest.raises(KeyboardInterrupt):
-        framejit.compile(program, backend="eager")(TABLE)
-    assert printed.getvalue().splitlines() == ["entered", "in it", "left <class 'KeyboardInterrupt'> ()"]
+    compiled = framejit.compile(program, backend="eager")
+    for _ in range(2):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), pytest.raises(KeyboardInterrupt):
+            compiled(TABLE)
+        assert printed.getvalue().splitlines() == ["entered", "in it", "left <class 'KeyboardInterrupt'> ()"]
 
 
 def test_the_error_holds_nothing_when_it_is_gone():

@@ -37,7 +37,7 @@ import HELPERS as helpers
 from HELPERS import imported
 
 SCALE = 3
-TABLE = {"a": 1.0, "b": 2.0}
+table = {"a": 1.0, "b": 2.0}
 SIZES = [2, 3]
 SWITCH = True
 Kind = enum.Enum("Kind", "PLAIN OTHER")
@@ -107,7 +107,7 @@ class Layer(Base):
         for _ in range(self.times):
             x = self.shift(x)
         x = self.half(x) + self.quarter(x)
-        x = double(x) * SCALE + TABLE["a"] + SIZES[0]
+        x = double(x) * SCALE + table["a"] + SIZES[0]
         x = helpers.triple(x) + imported(x) + helpers.CONSTANT
         x = decorated(add(sine(x)))
         if SWITCH and KIND is Kind.PLAIN:
@@ -415,6 +415,25 @@ def test_exceptions_lead_to_the_programs_line(programs: Programs) -> None:
         with pytest.raises(RuntimeError) as raised:
             framejit.compile(programs.start().made(), backend="eager")(X)
         assert "x.view(5, 7)" in str(raised.traceback[-1].statement)
+
+
+def test_handlers_see_errors_of_kept_graphs(on_disk: pathlib.Path) -> None:
+    def start(index: int) -> tuple[Any, int]:
+        framejit.reset()
+
+        def look_up(x: torch.Tensor, index: torch.Tensor) -> Any:
+            try:
+                return torch.nn.functional.embedding(index, x)
+            except IndexError:
+                return "no such row"
+
+        compiled = framejit.compile(look_up, backend="eager")
+        compiled(table, torch.tensor([0]))
+        found = compiled(table, torch.tensor([index]))
+        return found if isinstance(found, str) else found.tolist(), int(framejit.statistics()["frames"])
+
+    table = torch.arange(6.0).reshape(3, 2)
+    assert [start(2), start(2), start(3)] == [([[4.0, 5.0]], 1), ([[4.0, 5.0]], 0), ("no such row", 0)]
 
 
 # What isn't kept.

@@ -203,6 +203,7 @@ def test_the_fields_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = dict(vars(make_fake_mode())), dict(vars(FakeTensorMode(allow_non_fake_inputs=False)))
     assert type(ours.pop("fake_tensor_converter")).__bases__ == (type(theirs.pop("fake_tensor_converter")),)
     assert isinstance(ours.pop("_dispatch_impl"), fake_mode.Dispatch)
+    assert isinstance(ours.pop("dispatch"), fake_mode.DrawsSeen)
     for fields in (ours, theirs):
         fields.pop("_stack_trace", None)
     assert ours == theirs

@@ -76,7 +76,7 @@ def guards_of(model: nn.Module, source: Source, guards: list[Guard], inputs: lis
     """Everything that can be guarded of a module."""
     guards.append(TypeIs(source, HERE, type(model)))
     attributes = source.child(InstanceDict)
-    guards.append(KeyAbsent(attributes, HERE, "forward"))
+    guards += [TypeIs(attributes, HERE, dict), KeyAbsent(attributes, HERE, "forward")]
     for name, value in model.__dict__.items():
         item = attributes.child(Item, name)
         if name in ("_modules", "_parameters", "_buffers"):
@@ -188,6 +188,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "__dict__ emptied and filled again": lambda m: refill(m[1].__dict__),
     "__dict__ replaced by its like": lambda m: setattr(m[1], "__dict__", dict(m[1].__dict__)),
     "__dict__ replaced": lambda m: setattr(m[1], "__dict__", {**m[1].__dict__, "eps": 3.0}),
+    "__dict__ replaced by an ordered one": lambda m: setattr(m[1], "__dict__", OrderedDict(m[1].__dict__)),
     "__dict__ of the whole replaced": lambda m: setattr(m, "__dict__", model().__dict__),
     "__class__ replaced": lambda m: setattr(m[1], "__class__", type("Other", (Layer,), {})),
     "__class__ of a child replaced": lambda m: setattr(m[1].linear, "__class__", nn.Bilinear),
@@ -453,6 +454,65 @@ def test_order_of_an_ordered_dict() -> None:
         del target["d"]
         target["c"] = 1
         assert agrees(built, holder)
+
+
+def test_keys_of_a_dict_that_the_call_brings() -> None:
+    """They are looked at again only where the dict is another, or has changed."""
+    root = Root()
+    table = slot(root)
+    built = build([DictKeys(table, HERE, ("a", "b")), KeyAbsent(table, HERE, "c"), Equals(table.child(Item, "a"), HERE, 1)], [], [])
+    right, other, ordered = {"a": 1, "b": 2}, {"a": 1, "c": 2}, OrderedDict(a=1, b=2)
+    for _ in range(3):
+        assert agrees(built, right)
+    for target in (right, dict(right)):
+        target["c"] = 3
+        assert not agrees(built, target)
+        del target["c"]
+        assert agrees(built, target)
+        target["a"] = target.pop("a")
+        assert not agrees(built, target)
+        target["b"] = target.pop("b")
+        assert agrees(built, target)
+        target["b"] = 5
+        assert agrees(built, target)
+        target["a"] = 2
+        assert not agrees(built, target)
+        target["a"] = 1
+        for wrong in (other, {}, {"b": 2, "a": 1}, {"a": 1}, 3):
+            assert not agrees(built, wrong) and agrees(built, target) and not agrees(built, wrong)
+    for _ in range(2):
+        assert agrees(built, ordered)
+        ordered.move_to_end("a")
+        assert not agrees(built, ordered)
+        ordered.move_to_end("b")
+    for number in range(100):  # one after the other in the same memory
+        assert agrees(built, {"a": 1, "b": number} if number % 3 else {"a": 1, "d": number}) == (number % 3 != 0)
+
+
+SHAPES = [(), (1,), (2,), (3, 1), (1, 3), (3, 3), (2, 3, 1), (1, 2, 3), (2, 1, 1, 1, 3), (1, 1, 1, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("first", SHAPES)
+def test_shapes_changed_in_place(first: tuple[int, ...]) -> None:
+    path = slot(Root()).child(Item, "t")
+    tensor = torch.ones(first)
+    built = build([TensorMatch(path, HERE, tensor_spec(tensor))], [path], [])
+    holder = {"t": tensor}
+    for shape in [*SHAPES, *reversed(SHAPES)]:
+        for _ in range(3):
+            assert agrees(built, holder) == (holder["t"].shape == first)
+        holder["t"].resize_(shape)
+        assert agrees(built, holder) == (shape == first)
+        for i, size in enumerate(shape):
+            strides = list(holder["t"].stride())
+            strides[i] += 1
+            holder["t"].as_strided_(shape, strides, 0) if size < 2 else holder["t"].resize_(40).as_strided_(shape, strides, 0)
+            assert not agrees(built, holder)
+        holder["t"].resize_(first).as_strided_(first, torch.empty(first).stride(), 0)
+        assert agrees(built, holder)
+        holder["t"].requires_grad_()
+        assert not agrees(built, holder)
+        holder["t"].requires_grad_(False)
 
 
 def test_relations_after_memos() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dis
 import functools
@@ -10,6 +11,7 @@ import inspect
 import sys
 import traceback
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -40,7 +42,7 @@ def direct_entry(
     calls: tuple[int, ...] | None = None,
 ) -> Entry:
     n_calls = (graph is not None) + sum(name == "call" for name, _ in operations)
-    described = (graph, None, boxed, n_outputs, (0,) * n_calls if calls is None else calls, operations, constants)
+    described = (graph, None, boxed, n_outputs, (0,) * n_calls if calls is None else calls, operations, None, constants)
     return Entry(replacement(function, body), guard_tree(types, captures), n_inputs, direct=described)
 
 
@@ -338,7 +340,7 @@ def test_what_is_refused():
 
     for operations, n in [((("output", 1), ("output", 0), ("tuple", 2)), 2), ((("constant", 0),), 0)]:
         g = CompiledFunction(f, never)
-        g.add(Entry(replacement(f, "pass"), guard_tree(), 0, direct=(lambda inputs: returned[0], break_graph, True, n, (0,), operations, ("c",))))
+        g.add(Entry(replacement(f, "pass"), guard_tree(), 0, direct=(lambda inputs: returned[0], break_graph, True, n, (0,), operations, None, ("c",))))
         for right in ((1, 2)[:n], [1, 2][:n], Pair((1, 2)[:n])):
             returned[:] = [right]
             assert g() == ((2, 1) if n else "c")
@@ -392,7 +394,7 @@ def test_an_error_of_a_call_is_at_its_place():
     offsets = tuple(i.offset for i in dis.get_instructions(code) if i.opname == "CALL")
     operations = (("constant", 0), ("call", 0), ("pop", 0), ("constant", 1), ("list", 0), ("capture", 0), ("call", 2))
     g = CompiledFunction(f, never)
-    g.add(Entry(code, guard_tree((), (0,)), 0, direct=(None, None, True, 0, offsets, operations, (list, list.extend))))
+    g.add(Entry(code, guard_tree((), (0,)), 0, direct=(None, None, True, 0, offsets, operations, None, (list, list.extend))))
     assert g([1]) is None
     with pytest.raises(TypeError, match="not iterable") as caught:
         g(1)
@@ -404,7 +406,7 @@ def test_an_entry_that_splits_the_call():
         return "eager"
 
     rest = direct((("capture", 0), ("constant", 0), ("tuple", 2)), captures=(0,), constants=("rest",))(lambda state: None)
-    described = (lambda inputs: (inputs[0] + 1,), None, True, 1, (0,), (("output", 0),), ())
+    described = (lambda inputs: (inputs[0] + 1,), None, True, 1, (0,), (("output", 0),), None, ())
     split = Entry(replacement(f, "return 0"), guard_tree((int,), (0,)), 1, None, lambda value: (0, [value]), (rest,), described)
     g = CompiledFunction(f, never)
     g.add(split)
@@ -412,12 +414,86 @@ def test_an_entry_that_splits_the_call():
     assert split.direct_hits == rest.entries[0].direct_hits == 1
 
 
+class Plain:
+    pass
+
+
+class Counted:
+    """A class with methods of its own for all that programs call."""
+
+    made = 0
+
+    def __new__(cls):
+        cls.made += 1
+        return super().__new__(cls)
+
+    def __setattr__(self, name, value):
+        raise AssertionError(name)
+
+    def __getattribute__(self, name):
+        return "by its class" if name in ("first", "__dict__") else super().__getattribute__(name)
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def method(self):
+        """Must be given."""
+
+
+class Slotted:
+    __slots__ = ("first",)
+
+
+class Described:
+    @property
+    def first(self):
+        raise LookupError
+
+    @first.setter
+    def first(self, value):
+        raise LookupError
+
+
+class Ordered(OrderedDict):
+    def __setitem__(self, key, value):
+        raise AssertionError(key)
+
+
+MADE = (Plain, Counted, Slotted, Described, Ordered, OrderedDict, dict, int, lambda: Plain)
+CALLS: list[tuple[Any, Callable[[], Any], tuple[Any, ...]]] = [
+    *[(object.__new__, lambda cls=cls: cls, ()) for cls in (Plain, Counted, Abstract, Slotted, OrderedDict, int, type, 3)],
+    *[(object.__getattribute__, make, (name,)) for make in MADE for name in ("__dict__", "first", "__class__", 3)],
+    *[(object.__setattr__, make, (name, 1)) for make in MADE for name in ("first", "other", 3)],
+    *[(OrderedDict.__setitem__, make, (key, 1)) for make in MADE for key in ("first", [])],
+]  # fmt: skip
+
+
+def does(call, make, others):
+    """What a call gives, or raises, and what it leaves in its first argument."""
+    first = make()
+    try:
+        given = call(first, *others)
+    except Exception as error:
+        given = type(error), str(error)
+    kept = [getattr(first, name, None) for name in ("first", "other")] if type(first) in (Plain, Slotted, OrderedDict) else None
+    return given if isinstance(given, (tuple, dict, type, type(None))) else type(given), kept, dict(first) if isinstance(first, dict) else None
+
+
+@pytest.mark.parametrize("function, make, others", CALLS)
+def test_calls_that_make_objects_do_what_the_functions_do(function, make, others):
+    n = 1 + len(others)
+    operations = (("constant", 0), *(("capture", i) for i in range(n)), ("call", n))
+    called = direct(operations, constants=(function,), captures=tuple(range(n)))((lambda a: None, lambda a, b: None, lambda a, b, c: None)[n - 1])
+    assert does(called, make, others) == does(function, make, others)
+    assert called.entries[0].direct_hits == 1
+
+
 def test_malformed_programs_are_refused():
     def f(a):
         pass
 
-    def entry(operations, graph=None, n_outputs=0, calls=(), code=True):
-        made_of = (graph, None, True, n_outputs, calls, operations, ("c",))
+    def entry(operations, graph=None, n_outputs=0, calls=(), code=True, recovery=None):
+        made_of = (graph, None, True, n_outputs, calls, operations, recovery, ("c",))
         return Entry(replacement(f, "return 1") if code else None, guard_tree((), (0,)), 0, direct=made_of)
 
     wrong: list[Operations] = [
@@ -440,6 +516,15 @@ def test_malformed_programs_are_refused():
         entry(right, print, calls=("0",))
     with pytest.raises(TypeError, match="must be a tuple"):
         Entry(replacement(f, "return 1"), guard_tree(), 0, direct=[])
+    for recovery in ((3, (0,), print), (print, (0,), 3), (print, (1,), print), (print, (-1,), print)):
+        with pytest.raises(ValueError, match="names two callables and captures"):
+            entry(right, print, calls=(0, 0, 0), recovery=recovery)
+    for recovery in (print, (print, (0,)), (print, 0, print), (print, ("0",), print)):
+        with pytest.raises(TypeError):
+            entry(right, print, calls=(0, 0, 0), recovery=recovery)
+    with pytest.raises(ValueError, match="the place in the code of each call"):
+        entry(right, print, calls=(0,), recovery=(print, (0,), print))
+    assert entry(right, print, calls=(0, 0, 0), recovery=(print, (0,), print)).direct
     with pytest.raises(TypeError):
         entry(("constant",))
     assert entry(right).direct and not Entry(None, guard_tree(), 0).direct
@@ -540,7 +625,7 @@ def test_an_error_of_the_graph_has_the_frame_that_the_code_would_have_had():
     code = replacement(f, body)
     by_frame.add(Entry(code, guard_tree((), (0, 0)), 1))
     without = CompiledFunction(f, never)
-    without.add(Entry(code, guard_tree((), (0, 0)), 1, direct=(raising_graph, None, True, 1, (offset_of_call(code),), (("output", 0),), ())))
+    without.add(Entry(code, guard_tree((), (0, 0)), 1, direct=(raising_graph, None, True, 1, (offset_of_call(code),), (("output", 0),), None, ())))
     expected, found = called_by(lambda: by_frame(raising_graph)), called_by(lambda: without(raising_graph))
     assert [frame.name for frame in found][-2:] == ["f", "raising_graph"]
     for ours, theirs in zip(found[-2:], expected[-2:], strict=True):
@@ -629,7 +714,7 @@ def test_recursion_is_as_deep_as_with_frames(limit):
     f.graph = graph
     found = []
     before = sys.getrecursionlimit()
-    for form in (None, (graph, None, True, 1, (0,), (("output", 0),), ())):
+    for form in (None, (graph, None, True, 1, (0,), (("output", 0),), None, ())):
         tree = _runtime.GuardTree([(_runtime.ACCESSORS[a], 0, x) for a, x in (("root", None), ("local", 0), ("frame_function", None))], [], [], [1, 2])
         again[:] = [CompiledFunction(f, never)]
         again[0].add(Entry(code, tree, 1, direct=form))
@@ -689,7 +774,7 @@ def test_a_large_input_is_freed_by_a_graph_that_empties_its_list():
         [(_runtime.ACCESSORS["root"], 0, None), (_runtime.ACCESSORS["local"], 0, 0), (_runtime.ACCESSORS["index"], 1, 0)], [], [], [2]
     )
     g = CompiledFunction(f, never)
-    g.add(Entry(replacement(f, "return 0"), tree, 1, direct=(lambda inputs: (held.clear(), graph(inputs))[1], None, True, 1, (0,), (("output", 0),), ())))
+    g.add(Entry(replacement(f, "return 0"), tree, 1, direct=(lambda inputs: (held.clear(), graph(inputs))[1], None, True, 1, (0,), (("output", 0),), None, ())))
     held = [Holder()]
     gone = weakref.ref(held[0])
     assert g(held) == 0 and seen == [True]
