@@ -249,7 +249,7 @@ class Equals(Guard):
         return (Difference("value", 0, self.value, value),) if is_number else ()
 
     def varying(self, value: Any) -> Source | None:
-        return self.source if self.source.is_data and value != self.value else None
+        return self.source if self.source.is_data and type(self.value) is bytes and value != self.value else None
 
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))

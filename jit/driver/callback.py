@@ -396,7 +396,14 @@ class Compiler:
         backend = self.options.backend
         if backend.static_shapes:
             return FIXED
-        return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
+        return Dynamic(
+            self.options.dynamic is True,
+            self.history.varying,
+            sizes=declared.tensors,
+            limits=Size("", *backend.sizes),
+            reads_data=self.history.reads_data,
+            fixes_data=self.options.fullgraph,
+        )
 
     def _resume(
         self,

@@ -175,11 +175,18 @@ class Unbacked:
             self._state.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
-                if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
+                if not self.settle(fact.expr.free_symbols) or not self._holds(fact.expr):
                     self._break_graph(fact.expr)
         if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
             self._break_graph(next(filter(is_unbacked, fakes[0].shape)).node.expr)
         return bindings
+
+    def _holds(self, fact: sympy.Basic) -> bool:
+        """Return whether a fact holds that an operator has assumed. If it is about numbers that are as good as from outside, that is guarded."""
+        fact = self._env.replace(fact)
+        if fact is sympy.true or fact is sympy.false or free_unbacked_symbols(fact):
+            return fact is sympy.true
+        return bool(self._env.create_symboolnode(fact))
 
     def _asserted(self) -> list[Any]:
         if self._state.fakes.shape_env is None:
@@ -268,11 +275,20 @@ class Unbacked:
         found = False
         for symbol in sorted(symbols & self._expressions.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
-            value = None if number is None else self._state.vm.graph.known.number(number)
-            if type(value) is int and not self._state.is_inner():
+            equal = None if number is None or self._state.is_inner() else self._known(number)
+            if equal is not None:
                 assert number is not None
-                found = self.checks(Computed(bool, "==", (number, NumberObject(value))), is_sure=True) or found
+                found = self.checks(Computed(bool, "==", (number, equal)), is_sure=True) or found
         return found
+
+    def _known(self, number: Datum) -> NumberObject | None:
+        """The int that a number is known to be equal to: its value, or one from outside that varies; None if none is known."""
+        known = self._state.vm.graph.known
+        symbolic = known.symbolic(number) if self._state.dynamic.all else None
+        if symbolic is not None:
+            return symbolic
+        value = known.number(number)
+        return NumberObject(value) if type(value) is int else known.symbolic(number)
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
         """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
@@ -315,7 +331,7 @@ class Unbacked:
 
     def _need(self, condition: sympy.Basic) -> None:
         """The next operator needs the value of a condition, or of a number: stop the trace if it isn't known."""
-        if not self.settle(condition.free_symbols) or self._env.replace(condition).free_symbols:
+        if not self.settle(condition.free_symbols) or free_unbacked_symbols(self._env.replace(condition)):
             self._break_graph(condition)
 
     def _break_graph(self, condition: sympy.Basic) -> NoReturn:
