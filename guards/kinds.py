@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
+
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
 from framejit.program import classes
@@ -248,11 +250,32 @@ class Equals(Guard):
         is_number = type(value) in (int, float) and type(value) is type(self.value) and not same_constant(value, self.value)
         return (Difference("value", 0, self.value, value),) if is_number else ()
 
-    def varying(self, value: Any) -> Source | None:
-        return self.source if self.source.is_data and type(self.value) is bytes and value != self.value else None
-
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class DataEquals(Equals):
+    """The data of a small tensor is this, as bytes. `numbers`: the same as text."""
+
+    numbers: str
+
+    def expected(self) -> str:
+        return f"is {self.numbers}"
+
+    def found(self, value: Any, call: Call) -> str:
+        tensor = None if self.source.base is None else self.source.base.fetch(call)
+        return numbers_in(tensor) if type(tensor) is torch.Tensor and tensor.device.type == "cpu" else super().found(value, call)
+
+    def varying(self, value: Any) -> Source | None:
+        return self.source if value != self.value else None
+
+
+def numbers_in(tensor: torch.Tensor) -> str:
+    """The elements of a tensor as text."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        text = str(torch.Tensor.tolist(tensor))
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)

@@ -97,6 +97,11 @@ class CallData:
         self._state.vm.guard(Equals, held.source, held.value)
         return held.described.node, held.value
 
+    def is_int(self, tensor: fx.Node) -> bool:
+        """Return whether a tensor has no dimensions, and holds an int that guards can read."""
+        fake = tensor.meta["example_value"]
+        return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in WHOLE and self._state.demands.takes_unbacked and self._is_readable(tensor)
+
     def symbolic(self, number: Datum) -> NumberObject | None:
         """An int that guards read, as one from outside that varies. None if there are no such guards, or it is too large."""
         tensor = self._tensor_of(number.node)
@@ -297,11 +302,11 @@ def sides(node: fx.Node) -> list[tuple[Any, Any]]:
 
 
 def nodes_between(node: fx.Node) -> list[fx.Node]:
-    """The nodes from this one to the input that it is computed from alone, both included."""
+    """The nodes that return tensors, from this one to the input that it is computed from alone, both included."""
     found = [node]
     while found[-1].op != "placeholder":
         found += found[-1].all_input_nodes
-    return found
+    return [node for node in found if isinstance(node.meta["example_value"], torch.Tensor)]
 
 
 def symbol_of(node: fx.Node) -> str:

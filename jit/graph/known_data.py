@@ -25,13 +25,14 @@ from framejit.graph.prune import PURE_TARGETS, draws
 from framejit.graph.trace_state import TraceState
 from framejit.graph.written import arguments_of
 from framejit.guards.dynamic import is_argument
-from framejit.guards.kinds import Equals
+from framejit.guards.kinds import DataEquals, numbers_in
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
 from framejit.objects.arrays.numpyoperator import NUMPY
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.operator_facts import only_writes
 
 MOST_GIVEN = 256
@@ -119,6 +120,10 @@ class KnownData:
         """An int out of the data that inputs have when the call begins, as an int from outside that varies; None if it isn't such an int."""
         return self._state.part(CallData).symbolic(number)
 
+    def is_int(self, tensor: Object) -> bool:
+        """Return whether a tensor has no dimensions, and holds an int that guards can read."""
+        return isinstance(tensor, TensorObject) and self._state.part(CallData).is_int(tensor.node)
+
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
         """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
         return self._state.part(CallData).truth_of_tensor(tensor)
@@ -197,7 +202,7 @@ class KnownData:
         return is_few and demands.guards_data and self._state.dynamic.reads_data and not isinstance(described.source, ArrayTensor)
 
     def _rest_on(self, described: GraphInput) -> None:
-        self._state.vm.guard(Equals, described.source.child(TensorData), data_of(described.value))
+        self._state.vm.guard(DataEquals, described.source.child(TensorData), data_of(described.value), numbers_in(described.value))
         self._depend_on(described.node)
 
     def _depend_on(self, node: fx.Node) -> None:

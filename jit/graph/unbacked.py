@@ -9,6 +9,7 @@ remaining nodes say something.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
@@ -34,6 +35,7 @@ from framejit.graph.check_order import ASSERT
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of, storages
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.graph.trace_state import TraceState
+from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
@@ -184,8 +186,8 @@ class Unbacked:
     def _holds(self, fact: sympy.Basic) -> bool:
         """Return whether a fact holds that an operator has assumed. If it is about numbers that are as good as from outside, that is guarded."""
         fact = self._env.replace(fact)
-        if fact is sympy.true or fact is sympy.false or free_unbacked_symbols(fact):
-            return fact is sympy.true
+        if fact in (sympy.true, sympy.false) or free_unbacked_symbols(fact):
+            return fact == sympy.true
         return bool(self._env.create_symboolnode(fact))
 
     def _asserted(self) -> list[Any]:
@@ -281,14 +283,29 @@ class Unbacked:
                 found = self.checks(Computed(bool, "==", (number, equal)), is_sure=True) or found
         return found
 
-    def _known(self, number: Datum) -> NumberObject | None:
-        """The int that a number is known to be equal to: its value, or one from outside that varies; None if none is known."""
+    def _known(self, number: Datum) -> Object | None:
+        """The int that a number is known to be equal to: its value, one from outside that varies, or the bound of a slice; None if none is known."""
         known = self._state.vm.graph.known
         symbolic = known.symbolic(number) if self._state.dynamic.all else None
         if symbolic is not None:
             return symbolic
         value = known.number(number)
-        return NumberObject(value) if type(value) is int else known.symbolic(number)
+        return NumberObject(value) if type(value) is int else known.symbolic(number) or self._bound(number)
+
+    def _bound(self, number: Datum) -> Object | None:
+        """The int that a size is equal to, of a slice `x[:n]` with a bound that is known, or one from outside; None for other numbers."""
+        node, *dim = number.node.args if number.node.target == "size" else (None,)
+        if not isinstance(node, fx.Node) or node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+            return None
+        parts = parts_of(node.args[1])
+        part, sliced = parts[dim[0]] if all(type(part) is slice for part in parts) and dim[0] < len(parts) else None, node.args[0].meta["example_value"]
+        if part is None or part.start is not None or part.step is not None or not isinstance(part.stop, fx.Node) or is_unbacked(sliced.shape[dim[0]]):
+            return None
+        bound, size = part.stop.meta["example_value"].node.expr, sympy.sympify(sliced.shape[dim[0]])
+        self.settle(free_unbacked_symbols(bound))
+        if free_unbacked_symbols(self._env.replace(bound)) or not self._holds(sympy.Ge(bound, 0)) or not self._holds(sympy.Le(bound, size)):
+            return None
+        return Datum(int, part.stop, *self._place())
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
         """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""

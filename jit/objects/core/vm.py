@@ -155,6 +155,9 @@ class KnownDataView(Protocol):
     def number(self, number: Any) -> Any:
         """A number from such data. MISSING if it isn't known."""
 
+    def is_int(self, tensor: Any) -> bool:
+        """Return whether a tensor has no dimensions, and an int in it that guards can read."""
+
     def outcome(self, condition: Any) -> bool | None:
         """The value of a bool given the data that inputs have when the call begins, which is guarded; None if that doesn't determine it."""
 
