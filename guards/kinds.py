@@ -259,6 +259,7 @@ class DataEquals(Equals):
     """The data of a small tensor is this, as bytes. `numbers`: the same as text."""
 
     numbers: str
+    leaf: ClassVar[str] = "data_equals"
 
     def expected(self) -> str:
         return f"is {self.numbers}"

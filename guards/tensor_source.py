@@ -129,7 +129,7 @@ class TensorTotal(Source):
         if is_extreme and (self.payload.relation or value.dtype is torch.bool or not value.numel()):
             return MISSING
         with torch._C.DisableTorchFunction(), torch.no_grad():
-            related = RELATIONS[self.payload.relation](value, self.payload.other)
+            related = RELATIONS[self.payload.relation](value.long(), self.payload.other) if self.payload.relation else value
             return TOTALS[self.payload.function](related).item()
 
     def text(self, of: Callable[[Source], str]) -> str:

@@ -282,6 +282,9 @@ class GraphBuilder(TraceState):
                 if not raises:
                     reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
                 self.vm.unsupported(reason)
+            if not takes_graphs and self.unbacked.differs_now(name, operation.result, fakes):
+                self.fakes.stale = True
+                continue
             run_rules(Phase.CHECK, self, operation)
             if operation.changes:
                 run_rules(Phase.CHECK_CHANGE, self, operation)

@@ -179,9 +179,20 @@ class Unbacked:
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
                 if not self.settle(fact.expr.free_symbols) or not self._holds(fact.expr):
                     self._break_graph(fact.expr)
-        if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
+        if self._may_copy(name, result, fakes):
             self._break_graph(next(filter(is_unbacked, fakes[0].shape)).node.expr)
         return bindings
+
+    def differs_now(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
+        """Return whether an operator that has run may give something else now, because the trace now depends on the values of sizes that decide whether it
+        copies."""
+        if not self.present or not self._may_copy(name, result, fakes):
+            return False
+        return self.settle({symbol for size in fakes[0].shape for symbol in free_unbacked_symbols(size)})
+
+    def _may_copy(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
+        """Return whether it depends on unknown sizes whether an operator copies its tensor."""
+        return name in MAY_COPY and bool(fakes) and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0])
 
     def _holds(self, fact: sympy.Basic) -> bool:
         """Return whether a fact holds that an operator has assumed. If it is about numbers that are as good as from outside, that is guarded."""
