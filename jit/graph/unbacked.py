@@ -381,7 +381,9 @@ class Unbacked:
         expression, lineno = self._expressions[symbols[0]] if symbols else place
         texts = {self._text(part) for part in condition.args}
         is_a_condition = isinstance(condition, BOOLEAN) and len(texts) == len(condition.args)  # items of one list have the same text
-        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "")
+        number = self._numbers.get(symbols[0]) if symbols else None
+        device = "" if number is None else number.device
+        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "", device)
 
     def _text(self, condition: sympy.Basic) -> str:
         """An expression as text, with the program's names for numbers."""

@@ -169,7 +169,14 @@ class Datum(LeafNumber):
         self.node = node
 
     def why(self, asking: str, check: str) -> breaks.Break:
-        return breaks.UnknownNumber(asking, self.text, self.lineno, check)
+        return breaks.UnknownNumber(asking, self.text, self.lineno, check, self.device)
+
+    @property
+    def device(self) -> str:
+        """The device from which the number is read, if it isn't the CPU; otherwise empty."""
+        tensor = self.node.args[0] if self.node.args else None
+        fake = tensor.meta.get("example_value") if isinstance(tensor, fx.Node) else None
+        return str(fake.device) if isinstance(fake, torch.Tensor) and fake.device.type != "cpu" else ""
 
     def in_graph(self, vm: VM) -> fx.Node:
         return self.node

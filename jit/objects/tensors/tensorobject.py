@@ -404,7 +404,8 @@ def scalar_method(name: str) -> Model:
                 return vm.const(truth)
             known = MISSING if args else vm.graph.known.of(self.node)
             if known is MISSING:
-                vm.unsupported(breaks.DataDependent(text))
+                device = self.fake.device
+                vm.unsupported(breaks.DataDependent(text, "" if device.type == "cpu" else str(device)))
             return fold(vm, method, known)
         return enter(vm, method, [self])
 
