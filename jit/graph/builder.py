@@ -402,7 +402,7 @@ class GraphBuilder(TraceState):
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
-        self.unbacked.forget_pending()
+        self.unbacked.finish()
         inputs = self.inputs.used()
         self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
         if debug:

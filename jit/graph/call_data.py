@@ -32,6 +32,8 @@ from framejit.torch_state.operator_exceptions import KEEP_ONE_ELEMENT
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}
 """Names of methods and functions that compare a tensor, with the operator for each."""
+TENSOR_ARITHMETIC = {name: symbol for symbol, own in (("+", "add"), ("-", "sub"), ("//", "floordiv"), ("%", "mod")) for name in (own, f"__{own}__")}
+"""Names of methods and functions that compute a tensor of ints from another one and an int, as Python does, with the operator for each."""
 LARGEST_EXACT = 2**31
 """A tensor of ints is compared with ints of a smaller absolute value as Python compares them."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
@@ -101,6 +103,16 @@ class CallData:
         """Return whether a tensor has no dimensions, and holds an int that guards can read."""
         fake = tensor.meta["example_value"]
         return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in WHOLE and self._state.demands.takes_unbacked and self._is_readable(tensor)
+
+    def arithmetic(self, tensor: fx.Node) -> tuple[str, fx.Node, int] | None:
+        """An operator, another node and an int, if the node computes an int in a tensor without dimensions from these as Python does; None otherwise."""
+        symbol, fake = TENSOR_ARITHMETIC.get(name_of(tensor)), tensor.meta["example_value"]
+        if symbol is None or tensor.kwargs or len(tensor.args) != 2 or not isinstance(fake, torch.Tensor) or fake.dim() or fake.dtype is not torch.int64:
+            return None
+        left, right = tensor.args
+        if not isinstance(left, fx.Node) or left.meta["example_value"].dtype is not fake.dtype or type(right) is not int or not 0 < right < LARGEST_EXACT:
+            return None
+        return (symbol, left, right) if self._are_unchanged({tensor}) else None
 
     def symbolic(self, number: Datum) -> NumberObject | None:
         """An int that guards read, as one from outside that varies. None if there are no such guards, or it is too large."""

@@ -120,9 +120,15 @@ class KnownData:
         """An int out of the data that inputs have when the call begins, as an int from outside that varies; None if it isn't such an int."""
         return self._state.part(CallData).symbolic(number)
 
-    def is_int(self, tensor: Object) -> bool:
+    def is_int(self, tensor: TensorObject) -> bool:
         """Return whether a tensor has no dimensions, and holds an int that guards can read."""
-        return isinstance(tensor, TensorObject) and self._state.part(CallData).is_int(tensor.node)
+        return self._state.part(CallData).is_int(tensor.node)
+
+    def arithmetic(self, tensor: TensorObject) -> tuple[str, TensorObject, int] | None:
+        """An operator, another tensor without dimensions, and an int, from which a tensor is computed; None if it isn't."""
+        found = self._state.part(CallData).arithmetic(tensor.node)
+        other = None if found is None else self._state.object_of(found[1].meta["example_value"])
+        return None if found is None or not isinstance(other, TensorObject) else (found[0], other, found[2])
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
         """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""

@@ -63,6 +63,9 @@ class Unbacked:
         self._state = state
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
+        self._given_by: dict[fx.Node, Datum] = {}
+        self._slices: set[fx.Node] = set()
+        """Nodes of slices whose size is known to be that of the bound, which may be symbolic."""
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
         self._expressions: dict[sympy.Basic, tuple[str, int]] = {}
         self._facts: frozenset[int] = frozenset()
@@ -79,6 +82,12 @@ class Unbacked:
         """Forget symbols that an operator has made on fakes, and which no node gives."""
         if self._is_pending():
             self._env.pending_fresh_unbacked_symbols.clear()
+
+    def finish(self) -> None:
+        """Update a finished graph: where it is traced once more, the sizes of slices with known bounds are those bounds from the start, and no new symbols."""
+        self.forget_pending()
+        for node in self._slices:
+            node.meta.pop("unbacked_bindings", None)
 
     def _is_pending(self) -> bool:
         """Return whether an operator has made symbols on fakes that no node gives yet."""
@@ -188,6 +197,7 @@ class Unbacked:
         copies."""
         if not self.present or not self._may_copy(name, result, fakes):
             return False
+        self.forget_pending()
         return self.settle({symbol for size in fakes[0].shape for symbol in free_unbacked_symbols(size)})
 
     def _may_copy(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
@@ -225,6 +235,9 @@ class Unbacked:
         node.meta.pop("unbacked_bindings", None)
         if self._is_pending():
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
+        value = node.meta["example_value"]
+        if node in self._given_by and is_unbacked(value):
+            self._numbers[value.node.expr] = self._given_by[node]
 
     def known(self, sym: Any) -> Datum | None:
         """The program's number that is the same, among those that nodes give."""
@@ -233,7 +246,7 @@ class Unbacked:
     def number(self, sym: Any, node: fx.Node) -> Datum:
         """The Object of a number that a node computes."""
         made = Datum(CLASSES[type(sym)], node, *self._place())
-        self._numbers[sym.node.expr] = made
+        self._numbers[sym.node.expr] = self._given_by[node] = made
         self._state.vm.trail.learned(self, self._numbers.pop, sym.node.expr)
         return made
 
@@ -316,6 +329,7 @@ class Unbacked:
         self.settle(free_unbacked_symbols(bound))
         if free_unbacked_symbols(self._env.replace(bound)) or not self._holds(sympy.Ge(bound, 0)) or not self._holds(sympy.Le(bound, size)):
             return None
+        self._slices.add(node)
         return Datum(int, part.stop, *self._place())
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:

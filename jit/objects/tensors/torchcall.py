@@ -23,7 +23,7 @@ from framejit.objects.tensors.tensorkind import kind_of_class, overrides
 from framejit.objects.tensors.torchfunctions import TorchOperation, operation_of
 from framejit.program import classes
 from framejit.program.naming import with_article
-from framejit.torch_state.operator_facts import changes_tensor_itself, overloads_of_method, takes_one_tensor
+from framejit.torch_state.operator_facts import changes_tensor_itself
 
 EMPTY: dict[str, Object] = {}
 ITEMS = {operator.getitem: "indexing a tensor with", operator.setitem: "storing to a tensor, as index or value:"}
@@ -90,19 +90,7 @@ def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[
     elif operation.further:
         args = [*args, *[vm.const(value) for value in operation.further]]
     assert operation.op is not None
-    return vm.graph.call(operation.op, operation.target, with_numbers(vm, operation, args), kwargs)
-
-
-def with_numbers(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Sequence[Object]:
-    """The arguments of an operation, with the numbers themselves for tensors of one element that stand for ints, and which guards can read."""
-    tensors = [place for place, arg in enumerate(args) if arg.cls is torch.Tensor]
-    name = operation.target if isinstance(operation.target, str) else getattr(operation.target, "__name__", "")
-    if not tensors or not takes_one_tensor(name):
-        return args
-    if overloads_of_method(name):
-        tensors.remove(0)
-    numbers = {place: vm.graph.call("call_method", "item", [args[place]], EMPTY) for place in tensors if vm.graph.known.is_int(args[place])}
-    return [numbers.get(place, arg) for place, arg in enumerate(args)] if numbers else args
+    return vm.graph.call(operation.op, operation.target, args, kwargs)
 
 
 def store(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Object:
