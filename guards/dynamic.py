@@ -109,8 +109,12 @@ class Dynamic:
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
 
     def may_fix(self, source: Source) -> bool:
-        """Return whether a trace may depend on the value of data at a path: it hasn't been seen to vary."""
-        return self.fixes_data or not self.varying or source.path() not in self.varying
+        """Return whether a trace may depend on the value of a number in a tensor: it hasn't been seen to vary."""
+        return self.fixes_data or not self.has_varied(source)
+
+    def has_varied(self, source: Source) -> bool:
+        """Return whether the number or data at a path has been seen to vary."""
+        return bool(self.varying) and source.path() in self.varying
 
     def varies_below(self, source: Source) -> bool:
         """Return whether data of the tensor at a path, or a number in it, has been seen to vary."""

@@ -115,9 +115,10 @@ class CallData:
         return (symbol, left, right) if self._are_unchanged({tensor}) else None
 
     def symbolic(self, number: Datum) -> NumberObject | None:
-        """An int that guards read, as one from outside that varies. None if there are no such guards, or it is too large."""
-        tensor = self._tensor_of(number.node)
-        return self._item(tensor) if tensor is not None and number.cls is int else None
+        """An int that guards read and that is seen to vary, as an int from outside. None if there are no such guards, or it is too large."""
+        tensor, dynamic = self._tensor_of(number.node), self._state.dynamic
+        held = None if tensor is None or number.cls is not int else self._held(tensor)
+        return self._item(tensor) if tensor is not None and held is not None and (dynamic.all or dynamic.has_varied(held.source)) else None
 
     def _tensor_of(self, node: fx.Node) -> fx.Node | None:
         """The tensor from which a node reads a number that guards read too; None if they don't."""

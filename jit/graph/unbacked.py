@@ -310,11 +310,11 @@ class Unbacked:
     def _known(self, number: Datum) -> Object | None:
         """The int that a number is known to be equal to: its value, one from outside that varies, or the bound of a slice; None if none is known."""
         known = self._state.vm.graph.known
-        symbolic = known.symbolic(number) if self._state.dynamic.all else None
+        symbolic = known.symbolic(number)
         if symbolic is not None:
             return symbolic
         value = known.number(number)
-        return NumberObject(value) if type(value) is int else known.symbolic(number) or self._bound(number)
+        return NumberObject(value) if type(value) is int else self._bound(number)
 
     def _bound(self, number: Datum) -> Object | None:
         """The int that a size is equal to, of a slice `x[:n]` with a bound that is known, or one from outside; None for other numbers."""
