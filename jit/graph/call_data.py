@@ -24,7 +24,7 @@ from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, Source
-from framejit.guards.tensor_source import MOST_BYTES, TOTAL_DTYPES, TOTALS, TensorElement, TensorItem, TensorTotal, Total
+from framejit.guards.tensor_source import MOST_BYTES, TOTAL_DTYPES, TOTALS, ArrayTensor, TensorElement, TensorItem, TensorTotal, Total
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import COMPARISONS, NumberObject, compared, deferred
 from framejit.objects.numbers.unbackednumber import Computed, Datum, UnbackedNumber
@@ -93,7 +93,7 @@ class CallData:
         seen to vary."""
         tensor = self._tensor_of(number.node)
         held = None if tensor is None else self._held(tensor)
-        if held is None or held.described.value.requires_grad or not self._state.dynamic.may_fix(held.source):
+        if held is None or held.described.value.requires_grad or is_of_array(held.described) or not self._state.dynamic.may_fix(held.source):
             return None
         self.read.add(held.described.node)
         self._state.vm.guard(Equals, held.source, held.value)
@@ -197,6 +197,8 @@ class CallData:
             return None
         if described.value.numel() == 1:
             return held_at(described, described.source.child(TensorItem), fake)
+        if is_of_array(described):
+            return None
         index = index_in(described.value, place, node.meta["example_value"])
         return None if index is None else held_at(described, described.source.child(TensorElement, index), fake)
 
@@ -212,7 +214,7 @@ class CallData:
                 return None
             (tensor,), total = tensor.all_input_nodes, Total(function, *found)
         described = self._input_of(tensor)
-        return None if described is None else held_at(described, described.source.child(TensorTotal, total), fake)
+        return None if described is None or is_of_array(described) else held_at(described, described.source.child(TensorTotal, total), fake)
 
     def _input_of(self, node: fx.Node) -> GraphInput | None:
         """The tensor from outside that a placeholder stands for; None if it stands for something else."""
@@ -261,6 +263,11 @@ def held_at(described: GraphInput, source: Source, fake: torch.Tensor) -> Held |
     """The number or bool of an input that a source leads to; None if guards can't read it."""
     value = source.step(described.value)
     return None if value is MISSING else Held(described, source, value, fake.dtype)
+
+
+def is_of_array(described: GraphInput) -> bool:
+    """Return whether an input is an array of NumPy, whose items are NumPy's scalars, and no numbers of Python's."""
+    return isinstance(described.source, ArrayTensor)
 
 
 def is_single(fake: torch.Tensor) -> bool:
