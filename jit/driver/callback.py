@@ -395,7 +395,7 @@ class Compiler:
         self.history.vary(declared.varying)
         backend = self.options.backend
         if backend.static_shapes:
-            return FIXED
+            return replace(FIXED, reads_data=self.history.reads_data, fixes_data=self.options.fullgraph)
         return Dynamic(
             self.options.dynamic is True,
             self.history.varying,

@@ -145,6 +145,8 @@ class CallData:
     def _truth_of_node(self, tensor: fx.Node) -> bool | None:
         """Return whether the one element of a tensor with data that guards read, or of a comparison of it, is true."""
         held = self._held(tensor)
+        if tensor.op != "placeholder":  # the guard is about another tensor: a call of a module with another such argument isn't alike
+            self._state.trail.set(self, "read", set(self.read))
         if held is not None:
             if type(held.value) is not bool:
                 return self._compared("!=", self._item(tensor), NumberObject(0))
@@ -172,7 +174,8 @@ class CallData:
 
     def _held(self, node: fx.Node) -> Held | None:
         """The data of an input that is the one element of a node's result; None if there is none that a guard can read."""
-        fake = node.meta["example_value"]
+        self._state.refresh()
+        fake = node.meta.get("example_value")
         if not isinstance(fake, torch.Tensor) or not is_single(fake):
             return None
         place, is_item = fake, False
@@ -180,7 +183,7 @@ class CallData:
             if len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
                 return None
             (before,) = node.all_input_nodes
-            given = before.meta["example_value"]
+            given = before.meta.get("example_value")
             if isinstance(given, (tuple, list)):
                 is_item = True
             elif not isinstance(given, torch.Tensor):

@@ -56,7 +56,7 @@ class Writer:
         return text
 
     def program(self) -> str:
-        lines = [self.of(CHANGES if self.dice.random() < 0.15 else STATEMENTS) for _ in range(self.dice.randint(2, 5))]
+        lines = [self.of(CHANGES if self.dice.random() < 0.3 else STATEMENTS) for _ in range(self.dice.randint(3, 6))]
         return "\n    ".join(["def program(x, n, m, f):", "out = []", *lines, "return x, out"]) + "\n"
 
 
@@ -76,7 +76,7 @@ def run(text: str, number: int, dice: random.Random, backend: str) -> None:
     with framejit.config.replace(check="compile,guards"):
         compiled = framejit.compile(program, backend=backend)
         for call in range(CALLS):
-            seed, is_shared = dice.random(), dice.random() < 0.2
+            seed, is_shared = dice.random(), dice.random() < 0.3
             left, right = (arguments(random.Random(seed), is_shared) for _ in range(2))
             expected, found = outcome(program, left, {}), outcome(compiled, right, {})
             assert str((found, right)) == str((expected, left)), f"call {call} of seed {number}\n{text}"

@@ -337,6 +337,34 @@ class Rotary(nn.Module):
         return self.proj(x) + angles[torch.cat(found, dim=0)].flatten(1)
 
 
+class Switched(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+        y = self.second(self.first(x).relu()).sin()
+        return y * 2 if flag else y
+
+
+@pytest.mark.parametrize("flag", [lambda n: n > 0, lambda n: n.clone(), lambda n: n, lambda n: n.bool().all()])
+def test_layers_that_are_alike_but_for_the_data_of_their_arguments(flag: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """The trace of one layer isn't copied for the next one if the decision was by an argument's data."""
+    torch.manual_seed(0)
+    layers = nn.ModuleList([Switched() for _ in range(5)])
+
+    def program(x: torch.Tensor, numbers: list[torch.Tensor]) -> torch.Tensor:
+        for layer, number in zip(layers, numbers):
+            x = layer(x, flag(number))
+        return x
+
+    for numbers in ([T([1]), T([0]), T([1]), T([1]), T([0])], list(T([1, 0, 0, 1, 0]))):
+        compiled = framejit.compile(program, backend="eager")
+        for _ in range(2):
+            assert torch.equal(compiled(torch.ones(2, 4), numbers), program(torch.ones(2, 4), numbers))
+            numbers = numbers[1:] + numbers[:1]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_positions_of_patches_are_one_graph_for_all_images(backend: str) -> None:
     torch.manual_seed(0)
