@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import torch
-
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, is_on_cpu, mismatch, numbers_in
 from framejit.program import classes
 from framejit.program.naming import constant, short, with_article
 
@@ -265,18 +263,11 @@ class DataEquals(Equals):
         return f"is {self.numbers}"
 
     def found(self, value: Any, call: Call) -> str:
-        tensor = None if self.source.base is None else self.source.base.fetch(call)
-        return numbers_in(tensor) if type(tensor) is torch.Tensor and tensor.device.type == "cpu" else super().found(value, call)
+        tensor = MISSING if self.source.base is None else self.source.base.fetch(call)
+        return numbers_in(tensor) if is_on_cpu(tensor) else super().found(value, call)
 
     def varying(self, value: Any) -> Source | None:
         return self.source if value != self.value else None
-
-
-def numbers_in(tensor: torch.Tensor) -> str:
-    """The elements of a tensor as text."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        text = str(torch.Tensor.tolist(tensor))
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)

@@ -188,6 +188,13 @@ def item_of(value: Any) -> float | bool | None:
         return BASE.item(value)  # type: ignore[return-value]
 
 
+def numbers_in(tensor: torch.Tensor) -> str:
+    """The elements of a tensor as text, which is cut if there are many."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        text = str(torch.Tensor.tolist(tensor))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def element_of(value: Any, index: tuple[int, ...]) -> float | bool | None:
     """The number or bool at an index, one int for each dimension, in a plain tensor in the CPU's memory; None if there is no such element."""
     if not is_on_cpu(value):

@@ -25,9 +25,10 @@ from framejit.graph.prune import PURE_TARGETS, draws
 from framejit.graph.trace_state import TraceState
 from framejit.graph.written import arguments_of
 from framejit.guards.dynamic import is_argument
-from framejit.guards.kinds import DataEquals, numbers_in
+from framejit.guards.kinds import DataEquals
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
+from framejit.guards.tensor_spec import numbers_in
 from framejit.objects.arrays.numpyoperator import NUMPY
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject

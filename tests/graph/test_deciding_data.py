@@ -314,6 +314,22 @@ def test_recompiles_say_which_data_has_changed(caplog: pytest.LogCaptureFixture,
     assert any("the data of n is [3, 1]" in guard for guard in guards)
 
 
+def test_breaks_say_what_reading_from_another_device_costs() -> None:
+    def by_truth(n: torch.Tensor) -> torch.Tensor:
+        return n * 2 if n.max() > 3 else n
+
+    def by_number(n: torch.Tensor) -> torch.Tensor:
+        return n * 2 if n[0].item() > 3 else n
+
+    for function in (by_truth, by_number):
+        compiled = framejit.compile(lambda n, function=function: function(n.sin()), backend="eager", fullgraph=True)
+        with pytest.raises(framejit.Unsupported, match="read one from meta, Python waits in each call"):
+            compiled(torch.ones(2, device="meta"))
+        with pytest.raises(framejit.Unsupported) as raised:
+            compiled(torch.ones(2))
+        assert "waits" not in str(raised.value)
+
+
 # Models.
 
 
