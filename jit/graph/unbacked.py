@@ -121,6 +121,9 @@ class Unbacked:
             used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
             if not used <= self._state.body.numbers():
                 self._state.vm.unsupported(breaks.DataDependent(name))
+        if name == "setitem" and any(is_unbacked(number) for part in parts_of(args[1]) if type(part) is slice for number in numbers_in(part)):
+            sizes = [size for fake in fakes for size in fake.shape]  # the slice would have a size that no node gives
+            self.settle({symbol for number in (*numbers_in(args[1]), *sizes) for symbol in free_unbacked_symbols(number)})
         if self._state.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
@@ -331,6 +334,15 @@ class Unbacked:
             return None
         self._slices.add(node)
         return Datum(int, part.stop, *self._place())
+
+    def settled(self, number: UnbackedNumber) -> Any:
+        """The value of an int, or a bool, that is computed from numbers which are known, or which are as good as from outside; None if it isn't known."""
+        sym = number.sym(self._state.vm)
+        if type(sym) not in (SymInt, SymBool) or not self.settle(free_unbacked_symbols(sym)):
+            return None
+        value = self.value(number)
+        expr = self._env.replace(sym.node.expr)
+        return bool(self._env.create_symboolnode(expr)) if value is None and type(sym) is SymBool and not free_unbacked_symbols(expr) else value
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
         """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""

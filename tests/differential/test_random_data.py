@@ -29,7 +29,8 @@ CONDITIONS = [
 ]  # fmt: skip
 STATEMENTS = [
     "x = x + {i}", "x = x * {n}.sum()", "x = torch.cat([x, torch.ones(abs({i}) % 4)])", "x = x[: max({i}, 1)] if {c} else x", "out.append({i})",
-    "out.append({c})",
+    "out.append({c})", "x = x[: {i}] if {i} > 0 else x", "x = x + 1 if x.shape[0] > {k} else x", "y = torch.zeros(9); y[: {n}[0].item()] = 2; x = x + y.sum()",
+    "x = torch.cat([part * place for place, part in enumerate(torch.ones({n}.abs().sum()).split({n}.abs().tolist()))]).sum() + x",
     "for _ in range({i} % 5): x = x + 1", "for item in {n}: x = x + item", "for item in {n}.tolist(): x = x - item", "x = x.repeat(1 + abs({i}) % 2)[:12]",
     "if {c}: x = x * 2\n    else: x = x - 1", "x = x + ['a', 'bb', 'ccc'][abs({i}) % 3].count('b')", "x = torch.arange({n}[0].abs()).sum() + x",
 ]  # fmt: skip
@@ -79,7 +80,9 @@ def run(text: str, number: int, dice: random.Random, backend: str) -> None:
             seed, is_shared = dice.random(), dice.random() < 0.3
             left, right = (arguments(random.Random(seed), is_shared) for _ in range(2))
             expected, found = outcome(program, left, {}), outcome(compiled, right, {})
-            assert str((found, right)) == str((expected, left)), f"call {call} of seed {number}\n{text}"
+            assert str(found) == str(expected), f"call {call} of seed {number}\n{text}"
+            if expected[0] == "returned":  # docs/limits.md: with AOTAutograd, an operator that raises does so before its graph's changes
+                assert str(right) == str(left), f"call {call} of seed {number}\n{text}"
 
 
 @pytest.mark.parametrize("number", range(FIRST, FIRST + COUNT))

@@ -61,6 +61,37 @@ def first_index(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     return x + grid.sum()
 
 
+def parts(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    return torch.cat([part.softmax(0) for part in x.split(lengths.tolist())])
+
+
+def padded(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    found = x.new_zeros(len(lengths), lengths.max().item())
+    for row, length in enumerate(lengths.tolist()):
+        found[row, :length] = x[:length]
+    return found
+
+
+def masked(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    longest = int(lengths.max())
+    return (torch.arange(longest)[None, :] < lengths[:, None]).float() @ x[:longest]
+
+
+def cut(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    x = x[: lengths[0].item()]
+    if x.shape[0] > 7:
+        x = x[:4]
+    return x.view(-1, 2).sum(0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [parts, padded, masked, cut], ids=lambda program: program.__name__)
+def test_lengths_of_sequences(program: Any, backend: str) -> None:
+    counts = run(program, [(X, T(lengths)) for lengths in ([4, 20], [4, 20], [10, 14], [6, 18], [8, 16], [14, 10])], backend=backend)
+    assert counts[1] == (1, 0)
+    assert counts[-1][0] <= 4 and counts[-1][1] == 0, counts
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [rows, rows_of_tensors, sizes, first_index], ids=lambda program: program.__name__)
 def test_numbers_are_constants_until_they_vary_and_symbols_from_then_on(program: Any, backend: str) -> None:

@@ -97,7 +97,10 @@ class UnbackedNumber(UnbackedValue):
         if known is not None:
             return known
         known = vm.graph.known.number(self)
-        return vm.graph.unbacked.ask(self) if known is MISSING else known
+        if known is not MISSING:
+            return known
+        known = vm.graph.unbacked.settled(self)
+        return vm.graph.unbacked.ask(self) if known is None else known
 
     def truth_value(self) -> UnbackedNumber:
         """The bool that its truth value is."""
