@@ -74,7 +74,7 @@ def run(text: str, number: int, dice: random.Random, backend: str) -> None:
     exec(compile(text, name, "exec"), namespace)
     program = namespace["program"]
     framejit.reset()
-    with framejit.config.replace(check="compile,guards"):
+    with framejit.config.replace(check="compile,guards,shapes"):
         compiled = framejit.compile(program, backend=backend)
         for call in range(CALLS):
             seed, is_shared = dice.random(), dice.random() < 0.3

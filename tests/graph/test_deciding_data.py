@@ -23,7 +23,7 @@ def run(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], **option
     """Compare a compiled function with eager over calls, each on copies of its arguments. Returns the number of graphs and graph breaks after each call."""
     framejit.reset()
     found = []
-    with framejit.config.replace(check="compile,guards"):
+    with framejit.config.replace(check="compile,guards,shapes"):
         compiled = framejit.compile(function, **{"backend": "eager", **options})
         for args in calls:
             left, right = copy.deepcopy(args), copy.deepcopy(args)
