@@ -384,6 +384,17 @@ class Rotary(nn.Module):
         return self.proj(x) + angles[torch.cat(found, dim=0)].flatten(1)
 
 
+def test_numbers_for_parameters_and_operators_called_in_other_ways() -> None:
+    weight = nn.Parameter(torch.ones(1, 3))
+
+    def program(x: torch.Tensor, n: torch.Tensor) -> Any:
+        found = weight.expand(n[0], 3).sum(), torch.ops.aten.expand(x[:1], [3]), torch.zeros(n[1]), torch.full((2,), n[0]), torch.narrow(x, 0, n[0], 2)
+        return *found, x.roll(n[1]), torch.eye(n[0], n[1]), x.view(-1, n[0] + 2), torch.split(x, n[1] - 1)
+
+    for backend in BACKENDS:
+        run(program, [(X, T(n)) for n in ([2, 3], [2, 3], [4, 3], [6, 5], [1, 2], [2, 9])], backend=backend)
+
+
 class Switched(nn.Module):
     def __init__(self) -> None:
         super().__init__()

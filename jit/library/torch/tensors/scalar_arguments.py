@@ -33,10 +33,11 @@ def with_numbers(vm: TorchVM, function: Object, args: list[Object], kwargs: dict
 def with_known_numbers(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call with the numbers in the place of such tensors of ints that guards can read (`h`, `h // 2`), so that they may become constants or symbols."""
     places = [place for place, arg in enumerate(args) if arg.cls is torch.Tensor]
-    if not places or operation_of(function.value) is None or not takes_one_tensor(function.value.__name__):
+    name = getattr(function.value, "__name__", "") if places and operation_of(function.value) is not None else ""
+    if not takes_one_tensor(name):
         return None
-    if overloads_of_method(function.value.__name__):
-        places.remove(0)
+    if overloads_of_method(name):
+        places = [place for place in places if place > 0]
     numbers = {place: number_in(vm, args[place]) for place in places}
     if not any(numbers.values()):
         return None
