@@ -57,6 +57,8 @@ class Dynamic:
         sizes: the declared sizes of arguments (`compile(shapes=...)`), by the tensors' ids.
         limits: the range of sizes that may be symbolic.
         fixed: nothing is symbolic, whatever was declared.
+        reads_data: whether the trace may depend on the data of tensors from outside.
+        fixes_data: whether it may depend on the values of data that has been seen to vary, since a graph break would be an error.
     """
 
     all: bool = False
@@ -65,6 +67,8 @@ class Dynamic:
     sizes: Mapping[int, Sizes] = field(default_factory=dict)
     limits: Size = Size()
     fixed: bool = False
+    reads_data: bool = True
+    fixes_data: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor whose sizes are symbolic: those that the program has marked, those that vary, or all."""
@@ -103,6 +107,19 @@ class Dynamic:
         if self.varying and source.path() in self.varying:
             return self.floats or type(value) is int
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
+
+    def may_fix(self, source: Source) -> bool:
+        """Return whether a trace may depend on the value of a number in a tensor: it hasn't been seen to vary."""
+        return self.fixes_data or not self.has_varied(source)
+
+    def has_varied(self, source: Source) -> bool:
+        """Return whether the number or data at a path has been seen to vary."""
+        return bool(self.varying) and source.path() in self.varying
+
+    def varies_below(self, source: Source) -> bool:
+        """Return whether data of the tensor at a path, or a number in it, has been seen to vary."""
+        path = source.path()
+        return any(other[:-1] == path for other in self.varying)
 
 
 STATIC = Dynamic()

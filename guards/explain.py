@@ -119,6 +119,7 @@ TENSOR_HINTS = {
 """Advice for a tensor guard that fails, by the property that `mismatch` finds to differ."""
 AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
 IN_A_TENSOR = "leave it in a tensor instead of making a number of it, so that its value isn't part of the graph"
+DATA = "the program decides by the data of this tensor: keep it the same, decide outside the compiled function, or keep the decision in tensors (torch.where)"
 ITERATIONS = "a loop that a graph break interrupts is compiled once for each number of iterations left; take the break out of the loop"
 PER_THREAD = "a thread begins with torch's defaults: set the modes in the function that it runs"
 ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
@@ -170,6 +171,8 @@ def lasting_hint(guard: Guard) -> str | None:
 
 def equals_hint(guard: Equals) -> str:
     source = guard.source
+    if source.is_data:
+        return DATA
     if source.name_in_reports().startswith("`"):
         return IN_A_TENSOR
     if isinstance(source, Item) and source.payload == "training":

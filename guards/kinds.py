@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, is_on_cpu, mismatch, numbers_in
 from framejit.program import classes
 from framejit.program.naming import constant, short, with_article
 
@@ -248,11 +248,26 @@ class Equals(Guard):
         is_number = type(value) in (int, float) and type(value) is type(self.value) and not same_constant(value, self.value)
         return (Difference("value", 0, self.value, value),) if is_number else ()
 
-    def varying(self, value: Any) -> Source | None:
-        return self.source if self.source.is_data and value != self.value else None
-
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class DataEquals(Equals):
+    """The data of a small tensor is this, as bytes. `numbers`: the same as text."""
+
+    numbers: str
+    leaf: ClassVar[str] = "data_equals"
+
+    def expected(self) -> str:
+        return f"is {self.numbers}"
+
+    def found(self, value: Any, call: Call) -> str:
+        tensor = MISSING if self.source.base is None else self.source.base.fetch(call)
+        return numbers_in(tensor) if is_on_cpu(tensor) else super().found(value, call)
+
+    def varying(self, value: Any) -> Source | None:
+        return self.source if value != self.value else None
 
 
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)

@@ -1,17 +1,18 @@
-"""Sources of tensors' sizes, strides, storage offsets, elements and data, of tensors made from arrays, of parts of sparse tensors, and of function modes."""
+"""Sources of tensors' sizes, strides, offsets, elements, totals and data, of tensors made from arrays, of parts of sparse tensors, and of function modes."""
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
 
 from framejit._runtime import has_plain_strides
 from framejit.guards.source import MISSING, Source
-from framejit.guards.tensor_spec import holds_elements, item_of, size_of, strides_and_offset
+from framejit.guards.tensor_spec import element_of, holds_elements, is_on_cpu, item_of, size_of, strides_and_offset
 from framejit.torch_state import torch_function_stack
 
 
@@ -61,6 +62,7 @@ class TensorItem(Source):
     accessor = "tensor_item"
     form = "{0}.item()"
     is_new_each_time = True
+    is_data = True
 
     @staticmethod
     def reads(value: Any) -> bool:
@@ -70,6 +72,71 @@ class TensorItem(Source):
     def step(self, value: Any) -> Any:
         found = item_of(value)
         return MISSING if found is None else found
+
+
+class TensorElement(Source):
+    """One element of a tensor on a CPU (`t[0, 2].item()`), which is read when the call begins. Payload: its index, one int for each dimension, none of them
+    negative. MISSING where there is no such element."""
+
+    __slots__ = ()
+    accessor = "tensor_element"
+    is_new_each_time = True
+    is_data = True
+
+    def step(self, value: Any) -> Any:
+        found = element_of(value, self.payload)
+        return MISSING if found is None else found
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}[{', '.join(map(str, self.payload))}].item()" if self.payload else f"{of(self.base)}.item()"
+
+
+class Total(NamedTuple):
+    """A number or bool that all elements of a tensor of ints or bools give together. `function`: a key of TOTALS. `relation`, `other`: if the relation, a key
+    of RELATIONS, isn't empty, it is about the bools of `element relation other`."""
+
+    function: str
+    relation: str = ""
+    other: int = 0
+
+
+TOTALS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"max": torch.max, "min": torch.min, "sum": torch.sum, "any": torch.any, "all": torch.all}
+RELATIONS: dict[str, Callable[..., Any]] = {
+    "": lambda tensor, other: tensor, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+TOTAL_DTYPES = frozenset({torch.int64, torch.int32, torch.bool})
+
+
+class TensorTotal(Source):
+    """A total of a small tensor on a CPU (`lengths.max()`, `(mask == 0).any()`), which is computed when the call begins. Payload: the Total.
+
+    MISSING where torch gives none, for tensors that aren't contiguous, and for those of other types than int64, int32 and bool.
+    """
+
+    __slots__ = ()
+    accessor = "tensor_total"
+    is_new_each_time = True
+    is_data = True
+
+    def native(self) -> Any:
+        return list(TOTALS).index(self.payload.function), list(RELATIONS).index(self.payload.relation), self.payload.other
+
+    def step(self, value: Any) -> Any:
+        if not is_on_cpu(value) or value.dtype not in TOTAL_DTYPES or data_of(value) is None:
+            return MISSING
+        is_extreme = self.payload.function in ("max", "min")
+        if is_extreme and (self.payload.relation or value.dtype is torch.bool or not value.numel()):
+            return MISSING
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            related = RELATIONS[self.payload.relation](value.long(), self.payload.other) if self.payload.relation else value
+            return TOTALS[self.payload.function](related).item()
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        function, relation, other = self.payload
+        related = f"({of(self.base)} {relation} {other})" if relation else of(self.base)
+        return f"{related}.{function}().item()"
 
 
 class ScalarNumber(Source):

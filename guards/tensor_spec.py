@@ -157,8 +157,8 @@ def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
         return tuple(BASE.stride(value)), BASE.storage_offset(value)
 
 
-ITEMS = frozenset({torch.int64, torch.int32, torch.float32, torch.float64, torch.bool})
-"""The dtypes of one-element tensors whose element guards may read."""
+ITEMS = frozenset({torch.int64, torch.int32, torch.uint8, torch.float32, torch.float64, torch.bool})
+"""The dtypes of tensors of which guards may read single elements."""
 
 
 def holds_elements(tensor: torch.Tensor, count: int) -> bool:
@@ -168,18 +168,45 @@ def holds_elements(tensor: torch.Tensor, count: int) -> bool:
     return BASE.untyped_storage(tensor).nbytes() >= (BASE.storage_offset(tensor) + count) * BASE.element_size(tensor)
 
 
+def is_on_cpu(value: Any) -> bool:
+    """Return whether a value is a plain tensor whose elements may lie in the CPU's memory."""
+    if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    if not has_plain_sizes(value) or not has_plain_strides(value):
+        return False
+    with torch._C.DisableTorchFunction():
+        return READERS["layout"](value) is torch.strided and READERS["device"](value).type == "cpu"
+
+
 def item_of(value: Any) -> float | bool | None:
     """The number or bool in a plain tensor of one element in the CPU's memory; None for other values."""
-    if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
-        return None
-    if not has_plain_sizes(value) or not has_plain_strides(value):
+    if not is_on_cpu(value):
         return None
     with torch._C.DisableTorchFunction():
-        if READERS["layout"](value) is not torch.strided or READERS["device"](value).type != "cpu" or READERS["dtype"](value) not in ITEMS:
-            return None
-        if BASE.numel(value) != 1 or not holds_elements(value, 1):
+        if BASE.numel(value) != 1 or READERS["dtype"](value) not in ITEMS or not holds_elements(value, 1):
             return None
         return BASE.item(value)  # type: ignore[return-value]
+
+
+def numbers_in(tensor: torch.Tensor) -> str:
+    """The elements of a tensor as text, which is cut if there are many."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        text = str(torch.Tensor.tolist(tensor))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def element_of(value: Any, index: tuple[int, ...]) -> float | bool | None:
+    """The number or bool at an index, one int for each dimension, in a plain tensor in the CPU's memory; None if there is no such element."""
+    if not is_on_cpu(value):
+        return None
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        sizes = READERS["shape"](value)
+        if len(sizes) != len(index) or not all(place < size for place, size in zip(index, sizes)) or READERS["dtype"](value) not in ITEMS:
+            return None
+        before = sum(place * stride for place, stride in zip(index, BASE.stride(value)))
+        if not holds_elements(value, before + 1):
+            return None
+        return BASE.item(BASE.as_strided(value, (), (), BASE.storage_offset(value) + before))  # type: ignore[return-value]
 
 
 def storage_and_offset(value: Any) -> tuple[int, int] | None:

@@ -208,6 +208,13 @@ static const Registered<LeafKind> equals({
     },
 });
 
+/* Data is read into new bytes in each walk, so no word vouches for it. */
+static const Registered<LeafKind> data_equals({
+    .name = "data_equals",
+    .read = read_constant,
+    .holds = [](const Leaf &leaf, PyObject *value) { return same_constant(value, leaf.object); },
+});
+
 static const Registered<LeafKind> code_is({
     .name = "code_is",
     .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) {

@@ -79,28 +79,149 @@ PyObject *bytes_of(GuardTree &, Node &, PyObject *value, const CallView &) {
 
 const Registered<AccessorKind> tensor_data({.name = "tensor_data", .step = bytes_of, .creates = true});
 
-/* The number or bool in a tensor of one element that lies in the memory of a CPU; NULL of others. */
-PyObject *item_of(GuardTree &, Node &, PyObject *value, const CallView &) {
+/* A tensor whose elements may lie in the memory of a CPU; NULL of others. */
+const Reader *on_cpu(PyObject *value) {
     if (!Py_IS_TYPE(value, plain_tensor)) return nullptr;
     const Reader &tensor = read(value);
-    if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || tensor.numel() != 1) return nullptr;
-    const char *data = memory_at(tensor, tensor.itemsize());
-    if (data == nullptr) return nullptr;
-    const auto read_as = [&](auto number) {
-        std::memcpy(&number, data, sizeof number);
-        return number;
-    };
-    switch (tensor.dtype().toScalarType()) {
+    return is_plain(tensor) && has_strides(tensor) && tensor.has_storage() && tensor.device().is_cpu() ? &tensor : nullptr;
+}
+
+template <typename Number>
+Number read_as(const char *data) {
+    Number number;
+    std::memcpy(&number, data, sizeof number);
+    return number;
+}
+
+/* The number or bool at an address in a tensor of this dtype; NULL of other dtypes. */
+PyObject *number_at(const char *data, c10::ScalarType dtype) {
+    switch (dtype) {
         case c10::kBool: return PyBool_FromLong(*data);
-        case c10::kInt: return PyLong_FromLongLong(read_as(int32_t{}));
-        case c10::kLong: return PyLong_FromLongLong(read_as(int64_t{}));
-        case c10::kFloat: return PyFloat_FromDouble(static_cast<double>(read_as(float{})));
-        case c10::kDouble: return PyFloat_FromDouble(read_as(double{}));
+        case c10::kByte: return PyLong_FromLong(read_as<uint8_t>(data));
+        case c10::kInt: return PyLong_FromLongLong(read_as<int32_t>(data));
+        case c10::kLong: return PyLong_FromLongLong(read_as<int64_t>(data));
+        case c10::kFloat: return PyFloat_FromDouble(static_cast<double>(read_as<float>(data)));
+        case c10::kDouble: return PyFloat_FromDouble(read_as<double>(data));
         default: return nullptr;
     }
 }
 
+/* The number or bool in a tensor of one element that lies in the memory of a CPU; NULL of others. */
+PyObject *item_of(GuardTree &, Node &, PyObject *value, const CallView &) {
+    const Reader *tensor = on_cpu(value);
+    if (tensor == nullptr || tensor->numel() != 1) return nullptr;
+    const char *data = memory_at(*tensor, tensor->itemsize());
+    return data == nullptr ? nullptr : number_at(data, tensor->dtype().toScalarType());
+}
+
 const Registered<AccessorKind> tensor_item({.name = "tensor_item", .step = item_of, .creates = true});
+
+bool read_index(GuardTree &tree, Node &node, PyObject *payload) {
+    if (!PyTuple_CheckExact(payload)) {
+        PyErr_SetString(PyExc_TypeError, "an index into a tensor must be a tuple");
+        return false;
+    }
+    for (Py_ssize_t dim = 0; dim < PyTuple_GET_SIZE(payload); dim++) {
+        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(payload, dim)) < 0) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
+            return false;
+        }
+    }
+    return read_object(tree, node, payload);
+}
+
+/* The number or bool at an index, one int for each dimension; NULL where the tensor has no such element. */
+PyObject *element_at(GuardTree &, Node &node, PyObject *value, const CallView &) {
+    const Reader *tensor = on_cpu(value);
+    const Py_ssize_t dims = PyTuple_GET_SIZE(node.object);
+    if (tensor == nullptr || tensor->dim() != dims) return nullptr;
+    const c10::IntArrayRef sizes = tensor->sizes(), strides = tensor->strides();
+    size_t before = 0; /* elements: strides are never negative */
+    for (Py_ssize_t dim = 0; dim < dims; dim++) {
+        const int64_t index = PyLong_AsSsize_t(PyTuple_GET_ITEM(node.object, dim));
+        if (index >= sizes[dim]) return nullptr;
+        before += static_cast<size_t>(index) * static_cast<size_t>(strides[dim]);
+    }
+    const char *data = memory_at(*tensor, (before + 1) * tensor->itemsize());
+    return data == nullptr ? nullptr : number_at(data + before * tensor->itemsize(), tensor->dtype().toScalarType());
+}
+
+const Registered<AccessorKind> tensor_element({.name = "tensor_element", .read = read_index, .step = element_at, .creates = true});
+
+/* ---- totals of all elements ---- */
+
+enum Total { most, least, sum, any_of, all_of };
+enum class Related { itself, equal, unequal, less, at_most, greater, at_least };
+constexpr long long totals = 5, relations = 7;
+
+/* The payload: a total, a relation, and the int that each element is compared with. */
+bool read_total(GuardTree &tree, Node &node, PyObject *payload) {
+    long long parts[3];
+    if (!PyTuple_CheckExact(payload) || !PyArg_ParseTuple(payload, "LLL", &parts[0], &parts[1], &parts[2])) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a total's payload must be a tuple");
+        return false;
+    }
+    if (parts[0] >= 0 && parts[0] < totals && parts[1] >= 0 && parts[1] < relations) return read_object(tree, node, payload);
+    PyErr_SetString(PyExc_ValueError, "there is no such total");
+    return false;
+}
+
+long long part_of(const Node &node, Py_ssize_t place) { return PyLong_AsLongLong(PyTuple_GET_ITEM(node.object, place)); }
+
+bool holds_for(Related relation, int64_t left, int64_t right) {
+    switch (relation) {
+        case Related::equal: return left == right;
+        case Related::unequal: return left != right;
+        case Related::less: return left < right;
+        case Related::at_most: return left <= right;
+        case Related::greater: return left > right;
+        case Related::at_least: return left >= right;
+        default: return left != 0;
+    }
+}
+
+template <typename Number>
+PyObject *total_in(const char *data, int64_t count, Total total, Related relation, int64_t other) {
+    uint64_t added = 0; /* it wraps, as torch's sum does */
+    int64_t extreme = 0;
+    bool any = false, all = true;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t number = static_cast<int64_t>(read_as<Number>(data + static_cast<size_t>(i) * sizeof(Number)));
+        const bool holds = holds_for(relation, number, other);
+        added += relation == Related::itself ? static_cast<uint64_t>(number) : holds;
+        any |= holds;
+        all &= holds;
+        if (i == 0 || (total == most ? number > extreme : number < extreme)) extreme = number;
+    }
+    switch (total) {
+        case sum: return PyLong_FromLongLong(static_cast<int64_t>(added));
+        case any_of: return PyBool_FromLong(any);
+        case all_of: return PyBool_FromLong(all);
+        default: return count == 0 || relation != Related::itself ? nullptr : PyLong_FromLongLong(extreme);
+    }
+}
+
+/* A total of the ints or bools in a small tensor that lie in order in the memory of a CPU; NULL of others. */
+PyObject *total_of(GuardTree &, Node &node, PyObject *value, const CallView &) {
+    const Reader *tensor = on_cpu(value);
+    if (tensor == nullptr || !tensor->is_contiguous()) return nullptr;
+    const int64_t count = tensor->numel();
+    const size_t bytes = static_cast<size_t>(count) * tensor->itemsize();
+    if (bytes > most_data) return nullptr;
+    const char *data = bytes == 0 ? "" : memory_at(*tensor, bytes);
+    if (data == nullptr) return nullptr;
+    const auto total = static_cast<Total>(part_of(node, 0));
+    const auto relation = static_cast<Related>(part_of(node, 1));
+    const int64_t other = part_of(node, 2);
+    switch (tensor->dtype().toScalarType()) {
+        case c10::kBool: return total == most || total == least ? nullptr : total_in<uint8_t>(data, count, total, relation, other);
+        case c10::kInt: return total_in<int32_t>(data, count, total, relation, other);
+        case c10::kLong: return total_in<int64_t>(data, count, total, relation, other);
+        default: return nullptr;
+    }
+}
+
+const Registered<AccessorKind> tensor_total({.name = "tensor_total", .read = read_total, .step = total_of, .creates = true});
 
 /* ---- what torch computes ---- */
 

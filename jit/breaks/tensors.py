@@ -5,15 +5,23 @@ from __future__ import annotations
 from framejit.breaks.base import Break, BreakOf
 from framejit.breaks.program import SkippedFrame
 
+WAITS = (
+    "Keep numbers that decide in a tensor on the CPU. To read one from {device}, Python waits in each call until the device has done all the work that was "
+    "queued before, compiled or not."
+)
+
 
 class DataDependent(BreakOf):
     """Control flow, or a Python value, depends on the contents of a tensor.
 
     A graph is fixed before any data is seen, but `if x.sum() > 0` and `repr(x)` need the data. `torch.cond` keeps both branches in the graph. Numbers out of
     tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split the graph where the program needs their values (FJ039), or at once with other
-    backends than "eager", "aot_eager" and "inductor".
+    backends than "eager", "aot_eager" and "inductor". Small CPU tensors of ints or bools that come from outside may decide, until their data is seen to vary:
+    guards read it.
     """
 
+    device: str = ""
+    """The device of the tensor, if it isn't the CPU."""
     id = "FJ005"
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
@@ -21,7 +29,11 @@ class DataDependent(BreakOf):
         "Keep it in tensors: choose between values with torch.where; use a mask instead of indices that depend on data.",
         "Give both ways to torch.cond(x.sum() > 0, one, other, (x,)), if they only compute tensors.",
         "Return the tensor, and ask for its number, its items or its size outside of the compiled function.",
+        WAITS,
     )
+
+    def advice(self) -> tuple[str, ...]:
+        return super().advice() if self.device else super().advice()[:-1]
 
 
 class OperatorRaises(BreakOf):
@@ -173,7 +185,8 @@ class UnknownNumber(Break):
     `n = x.max().item()` and `x[mask]` stay in the graph, and so do values computed from them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. If the
     program must know the number to continue (`if n > 3`, `range(n)`, `values[n]`, `str(n) == "3"`), the call is split, and after the split the number
     is known. An operator that behaves differently for some sizes splits the call too: `+` broadcasts if a size is 1. `torch._check` states a condition that
-    always holds. The graph checks it, and the trace may rely on it.
+    always holds. The graph checks it, and the trace may rely on it. A number in a small CPU tensor that comes from outside may decide without a split: a guard
+    reads it, as an int among the arguments is read, unless its value itself is needed and has been seen to vary.
     """
 
     needing: str
@@ -181,6 +194,8 @@ class UnknownNumber(Break):
     lineno: int
     check: str
     """The condition that `torch._check` would need; empty if the number is a statistic, such as a loss, or if its value itself is needed."""
+    device: str = ""
+    """The device of the tensor, if it isn't the CPU."""
     id = "FJ039"
     message = "{needing} needs the value of `{number}` (line {lineno}), which depends on the data of a tensor"
     explanation = "The graph has not run yet when the program is traced, so numbers that come out of it are not known."
@@ -188,10 +203,12 @@ class UnknownNumber(Break):
         "If the answer is always the same, state it beforehand: torch._check({check}), or the opposite.",
         "Keep it in tensors: choose with torch.where, multiply by a mask.",
         "Return the number, or a tensor that holds it, and do this outside the compiled function.",
+        WAITS,
     )
 
     def advice(self) -> tuple[str, ...]:
-        return super().advice() if self.check else super().advice()[1:]
+        found = super().advice() if self.device else super().advice()[:-1]
+        return found if self.check else found[1:]
 
 
 class FirstStep(SkippedFrame):

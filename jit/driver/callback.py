@@ -419,8 +419,15 @@ class Compiler:
         self.history.vary(declared.varying)
         backend = self.options.backend
         if backend.static_shapes:
-            return FIXED
-        return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
+            return replace(FIXED, reads_data=self.history.reads_data, fixes_data=self.options.fullgraph)
+        return Dynamic(
+            self.options.dynamic is True,
+            self.history.varying,
+            sizes=declared.tensors,
+            limits=Size("", *backend.sizes),
+            reads_data=self.history.reads_data,
+            fixes_data=self.options.fullgraph,
+        )
 
     def kept_call(self, call: Call, origin: Origin) -> Any:
         """A call as the entries on disk and in artifacts see it: a `kept.KeptCall`."""

@@ -100,6 +100,7 @@ class History:
         resumed_at: for a resume function, the place in the innermost frame where the program continues; for reports.
         carried: for a resume function, pairs (path here, path there) of values that the function before it has too.
         on_data: for a resume function, the numbers in its state that depend on data.
+        reads_data: whether the next entries may depend on the data of tensors. False once so many entries did that a limit was reached.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made after it last grew.
         limits_reported, observed_by: the limits, and the program's modes, that have been reported.
@@ -116,6 +117,7 @@ class History:
         self.resumed_at: UserFrame | None = None
         self.carried: tuple[tuple[Path, Path], ...] = ()
         self.on_data: tuple[Path, ...] = ()
+        self.reads_data = True
         self.lessons = 0
         self.learnt_at = 0
         self.limits_reported: set[tuple[str, str]] = set()
@@ -140,6 +142,10 @@ class History:
         self.learnt_at = self.compiles
         self.lessons += 1
 
+    def stop_reading_data(self) -> None:
+        """Note that the data of tensors leads to too many entries."""
+        self.reads_data, self.learnt_at = False, self.compiles
+
     def vary(self, found: Mapping[Path, Dimensions]) -> None:
         """Note sizes and numbers that vary."""
         self.varying_since |= dict.fromkeys(found, self.compiles)
@@ -151,6 +157,7 @@ class History:
             self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved(other.changing, carried)}}
         if other.varying:
             self.varying = {**self.varying, **dict(moved(other.varying, carried))}
+        self.reads_data = self.reads_data and other.reads_data
 
     def is_sampled(self, every: int) -> bool:
         """Return whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
@@ -164,7 +171,7 @@ class History:
         self.observed_by.clear()
         self.called = False
         self.preferred.clear()
-        self.changing, self.varying, self.lessons, self.learnt_at = {}, {}, 0, 0
+        self.changing, self.varying, self.lessons, self.learnt_at, self.reads_data = {}, {}, 0, 0, True
         self.varying_since.clear()
 
 

@@ -131,7 +131,7 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
             cause = recompiles.cause_of(entry, call)
             if sum(made.spec.origin.cause == cause for made in own) < settings.cause_limit - 1:
                 return cause, ""
-    if learn(subject, recent):
+    if learn(subject, recent) or leaves_data(subject, recent):
         return recompiles.cause_of(recent[0], call), ""
     return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
 
@@ -174,6 +174,19 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
         return False
     history.learn(found)
     family.lessons += 1
+    return True
+
+
+def leaves_data(subject: Subject, entries: Sequence[Entry]) -> bool:
+    """Note that the next entries are not to depend on the data of tensors, if most entries don't serve the call because they do. Returns whether another entry
+    should be made."""
+    history = subject.history
+    if subject.options.fullgraph or not history.reads_data:
+        return False
+    failing = [recompiles.first_failing(entry, subject.call) for entry in entries]
+    if 2 * sum(guard is not None and any(source.is_data for source in guard.sources()) for guard in failing) <= len(entries):
+        return False
+    history.stop_reading_data()
     return True
 
 

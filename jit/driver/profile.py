@@ -104,6 +104,8 @@ def encoded_step(kind: type[Source], key: Any) -> list[Any] | None:
         return [kind.accessor, "slot", [key.index, key.name]]
     if type(key) is tuple and len(key) == 2 and key[0] in KEYS.values():
         return [kind.accessor, key[0].__name__, key[1]]
+    if type(key) is tuple and all(type(part) is int for part in key):
+        return [kind.accessor, "index", list(key)]
     return [kind.accessor, "plain", key] if key is None or type(key) in (int, str) else None
 
 
@@ -117,4 +119,6 @@ def decoded_step(step: Any) -> tuple[type[Source], Any]:
     if what == "slot":
         index, name = key
         return SOURCES[accessor], Slot(int(index), str(name))
+    if what == "index":
+        return SOURCES[accessor], tuple(map(int, key))
     return SOURCES[accessor], key if what == "plain" else (KEYS[what], KEYS[what](key))

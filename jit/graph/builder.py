@@ -282,6 +282,9 @@ class GraphBuilder(TraceState):
                 if not raises:
                     reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
                 self.vm.unsupported(reason)
+            if not takes_graphs and self.unbacked.differs_now(name, operation.result, fakes):
+                self.fakes.stale = True
+                continue
             run_rules(Phase.CHECK, self, operation)
             if operation.changes:
                 run_rules(Phase.CHECK_CHANGE, self, operation)
@@ -399,7 +402,7 @@ class GraphBuilder(TraceState):
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
-        self.unbacked.forget_pending()
+        self.unbacked.finish()
         inputs = self.inputs.used()
         self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
         if debug:

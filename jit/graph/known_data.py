@@ -1,7 +1,8 @@
-"""Computes data that the program asks for while tracing, if it depends only on constants, and on small tensors that modules and other objects hold.
+"""Computes data that the program asks for while tracing, if it depends only on constants, and on small tensors from outside.
 
 Nothing is computed before the program asks (`if t > 0`, `range(n.item())`). Then the nodes that compute the tensor run on real tensors, and the data of the
-tensors that objects hold is guarded. The data of arguments isn't read, since it varies, and neither is data that has been seen to vary.
+tensors that objects hold is guarded. So is that of arguments with a few ints or bools. Floats among the arguments aren't read, since they vary, and neither is
+data that has been seen to vary.
 """
 
 from __future__ import annotations
@@ -24,15 +25,19 @@ from framejit.graph.prune import PURE_TARGETS, draws
 from framejit.graph.trace_state import TraceState
 from framejit.graph.written import arguments_of
 from framejit.guards.dynamic import is_argument
-from framejit.guards.kinds import Equals
+from framejit.guards.kinds import DataEquals
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
+from framejit.guards.tensor_spec import numbers_in
 from framejit.objects.arrays.numpyoperator import NUMPY
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.operator_facts import only_writes
 
+MOST_GIVEN = 256
+"""Arguments with more elements aren't guarded by all of their data."""
 MOST_NODES = 500
 """Data that takes more nodes to compute isn't computed while tracing."""
 BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
@@ -92,7 +97,12 @@ class KnownData:
     def number(self, number: Object) -> Any:
         """The value of a number that comes from known data. MISSING if it isn't known."""
         if isinstance(number, Datum):
-            return self.of(number.node)
+            fixed = self._state.part(CallData).fixed(number)
+            if fixed is None:
+                return self.of(number.node)
+            node, value = fixed
+            self._depend_on(node)
+            return value
         if isinstance(number, Computed):
             found = {id(part): self.number(part) for part in number.operands if isinstance(part, UnbackedNumber)}
             if MISSING in found.values():
@@ -106,6 +116,20 @@ class KnownData:
     def outcome(self, condition: UnbackedNumber) -> bool | None:
         """The value of a bool that follows from the data of inputs when the call begins, which is guarded; None if it doesn't follow."""
         return self._state.part(CallData).truth(condition)
+
+    def symbolic(self, number: Datum) -> NumberObject | None:
+        """An int out of the data that inputs have when the call begins, as an int from outside that varies; None if it isn't such an int."""
+        return self._state.part(CallData).symbolic(number)
+
+    def is_int(self, tensor: TensorObject) -> bool:
+        """Return whether a tensor has no dimensions, and holds an int that guards can read."""
+        return self._state.part(CallData).is_int(tensor.node)
+
+    def arithmetic(self, tensor: TensorObject) -> tuple[str, TensorObject, int] | None:
+        """An operator, another tensor without dimensions, and an int, from which a tensor is computed; None if it isn't."""
+        found = self._state.part(CallData).arithmetic(tensor.node)
+        other = None if found is None else self._state.object_of(found[1].meta["example_value"])
+        return None if found is None or not isinstance(other, TensorObject) else (found[0], other, found[2])
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
         """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
@@ -163,23 +187,35 @@ class KnownData:
         return next(described for described in self._state.known_inputs.values() if described.node is node)
 
     def _may_rest_on(self, node: fx.Node) -> bool:
-        """Return whether a placeholder is a small tensor that an object holds, as it was when the call began."""
+        """Return whether a placeholder is a small tensor as it was when the call began, which an object holds, or of ints or bools."""
         described = next((described for described in self._state.known_inputs.values() if described.node is node), None)
         if described is None or not self._state.demands.takes_objects:
             return False
         if not described.is_tensor or described.kind.is_disguised or described.kind.wraps or described.is_state:
             return False
         tensor, obj = described.value, described.obj
-        if described.symbolic is not None or tensor.requires_grad or tensor.dtype.is_complex or data_of(tensor) is None or is_given(described.source):
+        if described.symbolic is not None or tensor.requires_grad or tensor.dtype.is_complex or data_of(tensor) is None:
+            return False
+        if is_given(described.source) and not self._may_read(described):
             return False
         if getattr(obj, "data", MISSING) is not MISSING or node in self._state.fakes.changed_inputs(self._state.outermost.kept):
             return False
-        return described.source.child(TensorData).path() not in self._state.dynamic.varying
+        return self._state.dynamic.fixes_data or not self._state.dynamic.varies_below(described.source)
+
+    def _may_read(self, described: GraphInput) -> bool:
+        """Return whether the trace may depend on all data of an argument: of a few ints or bools, which count something, whereas floats differ in each call."""
+        tensor, demands = described.value, self._state.demands
+        is_few = type(tensor) is torch.Tensor and tensor.numel() <= MOST_GIVEN and not tensor.dtype.is_floating_point
+        return is_few and demands.guards_data and self._state.dynamic.reads_data and not isinstance(described.source, ArrayTensor)
 
     def _rest_on(self, described: GraphInput) -> None:
+        self._state.vm.guard(DataEquals, described.source.child(TensorData), data_of(described.value), numbers_in(described.value))
+        self._depend_on(described.node)
+
+    def _depend_on(self, node: fx.Node) -> None:
+        """Note that the trace depends on the data of the input that a placeholder stands for."""
         vm = self._state.vm
-        vm.guard(Equals, described.source.child(TensorData), data_of(described.value))
-        vm.trail.set(self, "_rests_on", [*self._rests_on, (described.node, vm.place())])
+        vm.trail.set(self, "_rests_on", [*self._rests_on, (node, vm.place())])
 
     # Computing.
 

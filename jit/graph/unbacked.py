@@ -9,6 +9,7 @@ remaining nodes say something.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
@@ -34,6 +35,7 @@ from framejit.graph.check_order import ASSERT
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of, storages
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.graph.trace_state import TraceState
+from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
@@ -61,6 +63,9 @@ class Unbacked:
         self._state = state
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
+        self._given_by: dict[fx.Node, Datum] = {}
+        self._slices: set[fx.Node] = set()
+        """Nodes of slices whose size is known to be that of the bound, which may be symbolic."""
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
         self._expressions: dict[sympy.Basic, tuple[str, int]] = {}
         self._facts: frozenset[int] = frozenset()
@@ -77,6 +82,12 @@ class Unbacked:
         """Forget symbols that an operator has made on fakes, and which no node gives."""
         if self._is_pending():
             self._env.pending_fresh_unbacked_symbols.clear()
+
+    def finish(self) -> None:
+        """Update a finished graph: where it is traced once more, the sizes of slices with known bounds are those bounds from the start, and no new symbols."""
+        self.forget_pending()
+        for node in self._slices:
+            node.meta.pop("unbacked_bindings", None)
 
     def _is_pending(self) -> bool:
         """Return whether an operator has made symbols on fakes that no node gives yet."""
@@ -110,6 +121,9 @@ class Unbacked:
             used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
             if not used <= self._state.body.numbers():
                 self._state.vm.unsupported(breaks.DataDependent(name))
+        if name == "setitem" and any(is_unbacked(number) for part in parts_of(args[1]) if type(part) is slice for number in numbers_in(part)):
+            sizes = [size for fake in fakes for size in fake.shape]  # the slice would have a size that no node gives
+            self.settle({symbol for number in (*numbers_in(args[1]), *sizes) for symbol in free_unbacked_symbols(number)})
         if self._state.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
@@ -175,11 +189,30 @@ class Unbacked:
             self._state.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
-                if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
+                if not self.settle(fact.expr.free_symbols) or not self._holds(fact.expr):
                     self._break_graph(fact.expr)
-        if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
+        if self._may_copy(name, result, fakes):
             self._break_graph(next(filter(is_unbacked, fakes[0].shape)).node.expr)
         return bindings
+
+    def differs_now(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
+        """Return whether an operator that has run may give something else now, because the trace now depends on the values of sizes that decide whether it
+        copies."""
+        if not self.present or not self._may_copy(name, result, fakes):
+            return False
+        self.forget_pending()
+        return self.settle({symbol for size in fakes[0].shape for symbol in free_unbacked_symbols(size)})
+
+    def _may_copy(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
+        """Return whether it depends on unknown sizes whether an operator copies its tensor."""
+        return name in MAY_COPY and bool(fakes) and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0])
+
+    def _holds(self, fact: sympy.Basic) -> bool:
+        """Return whether a fact holds that an operator has assumed. If it is about numbers that are as good as from outside, that is guarded."""
+        fact = self._env.replace(fact)
+        if fact in (sympy.true, sympy.false) or free_unbacked_symbols(fact):
+            return fact == sympy.true
+        return bool(self._env.create_symboolnode(fact))
 
     def _asserted(self) -> list[Any]:
         if self._state.fakes.shape_env is None:
@@ -205,6 +238,9 @@ class Unbacked:
         node.meta.pop("unbacked_bindings", None)
         if self._is_pending():
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
+        value = node.meta["example_value"]
+        if node in self._given_by and is_unbacked(value):
+            self._numbers[value.node.expr] = self._given_by[node]
 
     def known(self, sym: Any) -> Datum | None:
         """The program's number that is the same, among those that nodes give."""
@@ -213,7 +249,7 @@ class Unbacked:
     def number(self, sym: Any, node: fx.Node) -> Datum:
         """The Object of a number that a node computes."""
         made = Datum(CLASSES[type(sym)], node, *self._place())
-        self._numbers[sym.node.expr] = made
+        self._numbers[sym.node.expr] = self._given_by[node] = made
         self._state.vm.trail.learned(self, self._numbers.pop, sym.node.expr)
         return made
 
@@ -268,11 +304,45 @@ class Unbacked:
         found = False
         for symbol in sorted(symbols & self._expressions.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
-            value = None if number is None else self._state.vm.graph.known.number(number)
-            if type(value) is int and not self._state.is_inner():
+            equal = None if number is None or self._state.is_inner() else self._known(number)
+            if equal is not None:
                 assert number is not None
-                found = self.checks(Computed(bool, "==", (number, NumberObject(value))), is_sure=True) or found
+                found = self.checks(Computed(bool, "==", (number, equal)), is_sure=True) or found
         return found
+
+    def _known(self, number: Datum) -> Object | None:
+        """The int that a number is known to be equal to: its value, one from outside that varies, or the bound of a slice; None if none is known."""
+        known = self._state.vm.graph.known
+        symbolic = known.symbolic(number)
+        if symbolic is not None:
+            return symbolic
+        value = known.number(number)
+        return NumberObject(value) if type(value) is int else self._bound(number)
+
+    def _bound(self, number: Datum) -> Object | None:
+        """The int that a size is equal to, of a slice `x[:n]` with a bound that is known, or one from outside; None for other numbers."""
+        node, *dim = number.node.args if number.node.target == "size" else (None,)
+        if not isinstance(node, fx.Node) or node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+            return None
+        parts = parts_of(node.args[1])
+        part, sliced = parts[dim[0]] if all(type(part) is slice for part in parts) and dim[0] < len(parts) else None, node.args[0].meta["example_value"]
+        if part is None or part.start is not None or part.step is not None or not isinstance(part.stop, fx.Node) or is_unbacked(sliced.shape[dim[0]]):
+            return None
+        bound, size = part.stop.meta["example_value"].node.expr, sympy.sympify(sliced.shape[dim[0]])
+        self.settle(free_unbacked_symbols(bound))
+        if free_unbacked_symbols(self._env.replace(bound)) or not self._holds(sympy.Ge(bound, 0)) or not self._holds(sympy.Le(bound, size)):
+            return None
+        self._slices.add(node)
+        return Datum(int, part.stop, *self._place())
+
+    def settled(self, number: UnbackedNumber) -> Any:
+        """The value of an int, or a bool, that is computed from numbers which are known, or which are as good as from outside; None if it isn't known."""
+        sym = number.sym(self._state.vm)
+        if type(sym) not in (SymInt, SymBool) or not self.settle(free_unbacked_symbols(sym)):
+            return None
+        value = self.value(number)
+        expr = self._env.replace(sym.node.expr)
+        return bool(self._env.create_symboolnode(expr)) if value is None and type(sym) is SymBool and not free_unbacked_symbols(expr) else value
 
     def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
         """Return whether an operator that has failed on fakes may succeed now, because the trace now depends on the values of numbers that it needs."""
@@ -315,7 +385,7 @@ class Unbacked:
 
     def _need(self, condition: sympy.Basic) -> None:
         """The next operator needs the value of a condition, or of a number: stop the trace if it isn't known."""
-        if not self.settle(condition.free_symbols) or self._env.replace(condition).free_symbols:
+        if not self.settle(condition.free_symbols) or free_unbacked_symbols(self._env.replace(condition)):
             self._break_graph(condition)
 
     def _break_graph(self, condition: sympy.Basic) -> NoReturn:
@@ -337,7 +407,9 @@ class Unbacked:
         expression, lineno = self._expressions[symbols[0]] if symbols else place
         texts = {self._text(part) for part in condition.args}
         is_a_condition = isinstance(condition, BOOLEAN) and len(texts) == len(condition.args)  # items of one list have the same text
-        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "")
+        number = self._numbers.get(symbols[0]) if symbols else None
+        device = "" if number is None else number.device
+        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "", device)
 
     def _text(self, condition: sympy.Basic) -> str:
         """An expression as text, with the program's names for numbers."""

@@ -58,6 +58,16 @@ def writes_to_first(overload: OpOverload) -> bool:
 
 
 @cache
+def takes_one_tensor(name: str) -> bool:
+    """Return whether no overload of ATen's operator takes a tensor, or only its first argument is one: then any other tensor stands for a number."""
+    packet = getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, OpOverloadPacket):
+        return False
+    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    return not any("Tensor" in str(argument.type) and not argument.is_out for schema in schemas for argument in schema.arguments[1:])
+
+
+@cache
 def takes_number(name: str, argument: str) -> bool:
     """Return whether every overload of ATen's operator that has this argument takes a number for it, and no tensor."""
     types = [str(each.type) for overload in overloads_of_method(name) for each in overload._schema.arguments if each.name == argument]

@@ -319,6 +319,30 @@ def test_changes_of_circumstances_are_noticed(programs: Programs, monkeypatch: p
     assert outcome(programs.start()) == 0
 
 
+DECIDING = '''
+import torch
+
+
+def decides(x, n):
+    for _ in range(n[0].item()):
+        x = x + 1
+    if n.max() > 5 and (n % 2 == 0).any():
+        return x * 2
+    return x[: n[1].item()].view(n[1].item(), -1)
+'''
+
+
+def test_data_that_decides_is_compared_in_the_next_process(programs: Programs) -> None:
+    programs.texts[0] = DECIDING
+    compiled = []
+    for numbers in ([2, 3], [2, 3], [2, 6], [4, 3], [2, 6], [2, 3]):
+        program = programs.start().decides
+        found = framejit.compile(program, backend="eager")(X, torch.tensor(numbers))
+        assert torch.equal(found, program(X, torch.tensor(numbers))), numbers
+        compiled.append(int(framejit.statistics()["frames"]))
+    assert compiled == [1, 0, 1, 1, 0, 0]
+
+
 def under(context: Callable[[], Any]) -> Callable[[Any, torch.Tensor], Any]:
     def call(f: Any, x: torch.Tensor) -> Any:
         with context():

@@ -19,6 +19,7 @@ from framejit.guards.explain import describe, explain_failure, notes
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
     CodeIs,
+    DataEquals,
     DictKeys,
     Equals,
     Guard,
@@ -49,6 +50,7 @@ from framejit.guards.source import (
     Slot,
     Source,
 )
+from framejit.guards.tensor_source import TensorData
 from framejit.guards.tensor_spec import tensor_spec
 
 
@@ -291,7 +293,8 @@ def test_every_kind_explains_itself() -> None:
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
         DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
-        IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
+        DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
+        Same(x, HERE, y), Distinct(x, HERE, (y,)),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
         ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from guarding import HERE, agrees, frame_function, matched, one, slot
+from guarding import HERE, agrees, call_of, frame_function, matched, one, slot
 
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard, with_setting
@@ -22,7 +22,18 @@ from framejit.guards.source import (
     Root,
     Source,
 )
-from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorAttribute, TensorData, TensorItem
+from framejit.guards.tensor_source import (
+    RELATIONS,
+    TOTALS,
+    ArrayTensor,
+    SparsePart,
+    TensorAttribute,
+    TensorData,
+    TensorElement,
+    TensorItem,
+    TensorTotal,
+    Total,
+)
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_state.torch_modes import read_state
 
@@ -265,6 +276,35 @@ def test_data_is_read_where_all_of_it_lies_in_the_storage_as_it_is(kind: type[So
     for value in (*tensors, *negated, torch.zeros(1, device="meta"), torch.eye(2).to_sparse(), 3):
         assert agrees(built, value), value
     assert not agrees(built, torch.tensor(1)) and not agrees(built, with_storage_of(8, torch.tensor([1, 2]))[0])
+
+
+def test_elements_and_totals_are_read_natively_as_torch_reads_them() -> None:
+    base = torch.arange(-8, 16)
+    tensors: list[Any] = [
+        base, base.view(4, 6), base.view(4, 6).t(), base.view(2, 3, 4)[:, 1:, ::2], base[3:].view(3, 7)[1:], base[:1].expand(2, 3), base[0], base[5:5],
+        base.to(torch.int32).view(4, 6), base.to(torch.uint8), base.to(torch.int16), base.float().view(4, 6), base.double()[1:], base > 2,
+        (base > -9).view(4, 6), torch.tensor([2**63 - 1, 2**62, -1, 2**63 - 1]), torch.tensor([float("nan"), -0.0]), torch._neg_view(torch.arange(1, 4)),
+        torch.zeros(2, 2).to_sparse(), torch.zeros(2, 3, device="meta"), torch.nn.Parameter(torch.zeros(4, 6)), torch.zeros(2000, dtype=torch.int64),
+        torch.zeros(0, dtype=torch.bool), [1, 2], 3, with_storage_of(40, torch.arange(24).view(4, 6)),
+        torch.zeros(2, 2, dtype=torch.complex64).conj().imag, MISSING,
+    ]  # fmt: skip
+    path = slot(Root())
+    indices = [(), (0,), (3,), (23,), (1999,), (0, 0), (3, 5), (1, 1), (5, 3), (1, 1, 1), (0, 2, 0)]
+    totals = [Total(function, relation, other) for function in TOTALS for relation in RELATIONS for other in ((0, 3, -1, 2**40) if relation else (0,))]
+    sources = [path.child(TensorElement, index) for index in indices] + [path.child(TensorTotal, total) for total in totals]
+    for source in sources:
+        built = build([], [source], [])
+        for value in tensors:
+            expected = source.fetch(call_of(value))
+            found = matched(built, value)
+            assert (found is None) == (expected is MISSING), (source, value)
+            if found is not None:
+                assert type(found[0]) is type(expected) and repr(found[0]) == repr(expected), (source, value, found)
+    assert matched(build([], [path.child(TensorElement, (5, 3))], []), tensors[2]) == [base.view(4, 6)[3, 5].item()]
+    assert matched(build([], [path.child(TensorTotal, Total("sum", ">", 3))], []), base) == [12]
+    for payload in ((-1,), 3):
+        with pytest.raises((ValueError, TypeError)):
+            build([], [path.child(TensorElement, payload)], [])
 
 
 def test_attributes_of_tensors_whose_class_overrides_them() -> None:

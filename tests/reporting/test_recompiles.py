@@ -119,6 +119,10 @@ CASES = {
     # name: (leaf, the function, the first call, the second one, the source, expected, found, the hint, the marked expression)
     "an int argument": ("equals", lambda t, n: t * n, (x, 3), (x, 4), "n", "== 3", "4", "pass it as a tensor", "t * n"),
     "a float argument": ("equals", lambda t, n: t * n, (x, 3.5), (x, 4.5), "n", "== 3.5", "4.5", "pass it as a tensor", "t * n"),
+    "data": (
+        "data_equals", lambda t, n: t if (n % 2 == 0).any() else -t, (x, torch.tensor([1, 2])), (x, torch.tensor([1, 3])), "the data of n", "is [1, 2]",
+        "[1, 3]", "or keep the decision in tensors", "t if (n % 2 == 0).any() else -t",
+    ),
     "a string": ("equals", lambda t, s: t if s == "a" else -t, (x, "a"), (x, "b"), "s", "== 'a'", "'b'", "each value is compiled once", 's == "a"'),
     "an attribute": (
         "equals", lambda t, o: t * o.n, (x, Thing(n=3)), (x, Thing(n=4)), "o.n", "== 3", "4", "only passed on, or counted up", "t * o.n",

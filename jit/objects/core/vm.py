@@ -142,6 +142,9 @@ class UnbackedView(Protocol):
     def checks(self, condition: Any, is_sure: bool = False) -> bool:
         """Have the graph raise if a condition doesn't hold, and rely on it; False if that can't be in the graph. `is_sure`: it always holds."""
 
+    def settled(self, number: Any) -> Any:
+        """The value of an int or bool that is computed from sizes of slices with known bounds; None if it isn't known."""
+
     def ask(self, number: Any) -> NoReturn:
         """Break the trace, because the program needs the value of a number."""
 
@@ -154,6 +157,9 @@ class KnownDataView(Protocol):
 
     def number(self, number: Any) -> Any:
         """A number from such data. MISSING if it isn't known."""
+
+    def is_int(self, tensor: Any) -> bool:
+        """Return whether a tensor has no dimensions, and an int in it that guards can read."""
 
     def outcome(self, condition: Any) -> bool | None:
         """The value of a bool given the data that inputs have when the call begins, which is guarded; None if that doesn't determine it."""

@@ -97,7 +97,10 @@ class UnbackedNumber(UnbackedValue):
         if known is not None:
             return known
         known = vm.graph.known.number(self)
-        return vm.graph.unbacked.ask(self) if known is MISSING else known
+        if known is not MISSING:
+            return known
+        known = vm.graph.unbacked.settled(self)
+        return vm.graph.unbacked.ask(self) if known is None else known
 
     def truth_value(self) -> UnbackedNumber:
         """The bool that its truth value is."""
@@ -169,7 +172,14 @@ class Datum(LeafNumber):
         self.node = node
 
     def why(self, asking: str, check: str) -> breaks.Break:
-        return breaks.UnknownNumber(asking, self.text, self.lineno, check)
+        return breaks.UnknownNumber(asking, self.text, self.lineno, check, self.device)
+
+    @property
+    def device(self) -> str:
+        """The device from which the number is read, if it isn't the CPU; otherwise empty."""
+        tensor = self.node.args[0] if self.node.args else None
+        fake = tensor.meta.get("example_value") if isinstance(tensor, fx.Node) else None
+        return str(fake.device) if isinstance(fake, torch.Tensor) and fake.device.type != "cpu" else ""
 
     def in_graph(self, vm: VM) -> fx.Node:
         return self.node

@@ -404,7 +404,8 @@ def scalar_method(name: str) -> Model:
                 return vm.const(truth)
             known = MISSING if args else vm.graph.known.of(self.node)
             if known is MISSING:
-                vm.unsupported(breaks.DataDependent(text))
+                device = self.fake.device
+                vm.unsupported(breaks.DataDependent(text, "" if device.type == "cpu" else str(device)))
             return fold(vm, method, known)
         return enter(vm, method, [self])
 
@@ -413,7 +414,7 @@ def scalar_method(name: str) -> Model:
 
 CONVERSIONS: dict[str, type | None] = {"item": None, "__int__": int, "__float__": float, "__index__": None, "__bool__": bool}
 MOST_NUMBERS = 32
-"""The most elements of a tensor for which `tolist` is traced; lists of larger tensors are made natively."""
+"""The most elements of a tensor for which `tolist` is traced; lists of larger tensors are made natively, unless the data is known."""
 
 
 def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
@@ -438,7 +439,10 @@ def tensor_tolist(vm: VM, self: TensorObject) -> Object:
     """A list of numbers, if there are few."""
     fake = self.look(vm)
     if any(type(size) is not int for size in fake.shape) or fake.numel() > MOST_NUMBERS or getattr(fake, "constant", None) is not None:
-        vm.unsupported(needs_data("tolist"))
+        known = vm.graph.known.of(self.node)
+        if known is MISSING:
+            vm.unsupported(needs_data("tolist"))
+        return fold(vm, torch.Tensor.tolist, known)
     if fake.dim() == 0:
         found = number_out_of(vm, self, "item")
         if found is None:
