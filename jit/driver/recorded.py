@@ -32,12 +32,14 @@ MODES = 2
 class RecordedEntries:
     """The entries that are made while something is precompiled, as bytes.
 
-    `folder`: it gets the libraries of their kernels. `has_data`: whether tensors have the data that they will have when the program runs. `outermost`: the
-    frames that the program's own calls reach, which need no graph break before them.
+    `folder`: it gets the libraries of their kernels. `has_data`: whether tensors have the data that they will have when the program runs. `takes_splits`:
+    whether calls that are split are recorded: the program runs, so that what follows a graph break is compiled too, and nothing is claimed about other calls.
+    `outermost`: the frames that the program's own calls reach, which need no graph break before them.
     """
 
     def __init__(self, has_data: bool) -> None:
         self.has_data = has_data
+        self.takes_splits = False
         self.folder = folder.temporary(self)
         self.entries: dict[Entry, PrecompiledEntry] = {}
         self.left_out: list[LeftOut] = []
@@ -57,6 +59,8 @@ class RecordedEntries:
         call = asked.call
         try:
             self._reject_data(entry)
+            if entry.spec.replacement.step is not None and not self.takes_splits:
+                raise Unsaved("it ends in a graph break")
             with folder.using(self.folder):
                 data = kept.contents(entry, asked.own)
                 self._check(data, asked)

@@ -226,18 +226,39 @@ def test_models_and_artifacts_are_freed(models: Any) -> None:
 
 
 def test_what_is_left_out_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    def prints(x: torch.Tensor) -> torch.Tensor:
-        if x.shape[0] == 3:
-            print(end="")
-        return x + 1
+    def by_address(x: torch.Tensor) -> torch.Tensor:
+        return x + id(nn.Linear) % 7 if x.shape[0] == 3 else x + 1
 
-    with pytest.raises(framejit.ArtifactError, match=r"nothing that can be saved\n.*prints: .*FJ012"):
-        framejit.precompile(prints, (X,), backend="eager")
-    artifact = framejit.precompile(prints, [(X,), (torch.ones(2, 4),)], backend="eager", dynamic=False)
+    with pytest.raises(framejit.ArtifactError, match=r"nothing that can be saved\n.*by_address: .*address"):
+        framejit.precompile(by_address, (X,), backend="eager")
+    artifact = framejit.precompile(by_address, [(X,), (torch.ones(2, 4),)], backend="eager", dynamic=False)
     (left,) = artifact.left_out
-    assert "FJ012" in left.why and "leaves out" in caplog.text and "left out: " in str(artifact)
+    assert "address" in left.why and "leaves out" in caplog.text and "left out: " in str(artifact)
     with pytest.raises(framejit.Unsupported):
-        framejit.precompile(prints, (X,), backend="eager", fullgraph=True)
+        framejit.precompile(Decides(prints=True), (X,), backend="eager", fullgraph=True)
+
+
+def test_calls_with_graph_breaks(tmp_path: pathlib.Path) -> None:
+    """They run once while they are precompiled, so that all pieces are compiled."""
+    seen: list[Any] = []
+    noted = framejit.disable(lambda what: seen.append(what))
+
+    def splits(x: torch.Tensor) -> torch.Tensor:
+        for n in range(2):
+            x = x * 2 + n
+            noted(n)
+        return x.sum()
+
+    artifact = framejit.precompile(splits, (X,), backend="eager")
+    assert not artifact.left_out and len(artifact.entries) == 3 and seen == [0, 1]
+    artifact.save(tmp_path / "artifact")
+    framejit.reset()
+    loaded = framejit.load(tmp_path / "artifact", splits)
+    for _ in range(2):
+        assert torch.equal(loaded(X), splits(X))
+    assert framejit.statistics()["frames"] == 0 and seen == [0, 1] * 5
+    with pytest.raises(framejit.NotPrecompiled):
+        loaded(X.double())
 
 
 WRONG: dict[str, Callable[[], Any]] = {

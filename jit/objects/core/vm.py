@@ -158,6 +158,9 @@ class KnownDataView(Protocol):
     def number(self, number: Any) -> Any:
         """A number from such data. MISSING if it isn't known."""
 
+    def symbolic(self, number: Any) -> Any:
+        """The int from such data that varies, and is a symbol; None if it has none."""
+
     def is_int(self, tensor: Any) -> bool:
         """Return whether a tensor has no dimensions, and an int in it that guards can read."""
 

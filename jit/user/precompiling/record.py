@@ -52,8 +52,9 @@ class RecordingCompiler(Compiler):
         entry = super()._made(call, *others)
         self.superseded += set(before) - set(self._entries())
         self.compiled = call, entry
-        if entry is not None and self._owner is not None:
-            self._owner().add(entry)
+        owner = None if self._owner is None else self._owner()
+        if entry is not None and owner is not None:
+            owner.add(entry)
         if entry is not None and is_whole(entry):
             raise NotRun
         if not self.runs:
@@ -91,6 +92,7 @@ class RecordedProgram:
         """Compile a call. `chosen`: the dimensions whose sizes are symbols, by the ids of tensors; None if that is learnt from the calls."""
         (compiler,), left_out = self._compilers, self.recorded.left_out
         compiler.compiled, compiler.chosen, known = None, chosen, len(left_out)
+        self.recorded.takes_splits = compiler.runs and chosen is None
         seeds = random_state()
         # With the cache on, Inductor says what another process needs to know of its code.
         with report.recording() as found, config.replace(cache=True):
