@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -85,7 +86,10 @@ class RecordedEntries:
 
     def _check(self, data: bytes, asked: kept.KeptCall) -> None:
         """Make the entry again as another process will. Raises InternalError if it doesn't serve the call that it was made for."""
-        again, call = kept.bound(data, asked), asked.call
+        try:
+            again, call = kept.bound(data, asked), asked.call
+        except UnpicklingError as error:
+            raise InternalError(f"an entry of an artifact can't be read: {error}") from error
         with torch_function_stack.in_force():
             if again.tree.match(call.locals, call.function) is None:
                 raise InternalError(f"an entry of an artifact rejects the call that it was made for: {recompiles.failure_of(again, call)}")

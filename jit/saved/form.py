@@ -20,7 +20,7 @@ import torch
 from framejit.guards.source import NO_CHILDREN, Pinned, Reference, Root, SlotMember, Source
 from framejit.program import classes
 from framejit.program.naming import PLAIN
-from framejit.saved.names import OWN, Name, Namer, Unsaved, described, digest_of, find
+from framejit.saved.names import OWN, Absent, Name, Namer, Unsaved, described, digest_of, find
 from framejit.saved.remade import ByValue, making
 
 PERMITTED: dict[str, frozenset[str]] = {
@@ -126,6 +126,8 @@ class ObjectWriter(pickle.Pickler):
             return (CellType, by_identity((value.cell_contents,))) if value != CellType() else (CellType, ())
         if classes.is_subtype(kind, torch.Tensor):
             return self._tensor(value)
+        if kind is torch.memory_format:  # by its own account, they belong to another module
+            return of_torch, (str(value).removeprefix("torch."),)
         if kind in PLAIN_OF_TORCH or is_permitted(classes.module(kind), classes.qualname(kind)):
             return NotImplemented
         return find, (self._namer.name_of(value),)
@@ -228,6 +230,14 @@ def partial_of(function: Any, args: tuple[Any, ...], names: tuple[str, ...], val
 
 def given(value: Any) -> Any:
     return value
+
+
+def of_torch(name: str) -> Any:
+    """One of torch's plain constants. Raises Absent."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, PLAIN_OF_TORCH):
+        raise Absent(f"torch.{name}")
+    return found
 
 
 def source_of(kind: type[Source], base: Source, payload: Any) -> Source:

@@ -80,7 +80,7 @@ class Namer:
 
     def __init__(self, near: Iterable[Any] = ()) -> None:
         self._names: dict[int, tuple[Any, Name]] = {}
-        self._near = near
+        self._near = (*near, os.environ)  # whose functions were made inside of a function of os that is gone
         self._steps: dict[int, Step] | None = None
 
     def name_of(self, value: Any) -> Name:
@@ -353,11 +353,15 @@ def fingerprint(value: Any) -> Any:
         return kind.__name__, tuple([(found.name, int(found.kind), written(found.default)) for found in parameters])
     if classes.is_subtype(kind, enum.Enum):
         return classes.qualname(kind), value._name_, written(value._value_)
+    if kind is FIELD:
+        return "field", value.__reduce__()[1][0]  # its index
     return classes.module(kind), classes.qualname(kind), [written(item) for item in value] if kind in (frozenset, tuple) else None
 
 
 OPAQUE = (dict, list, set, OrderedDict, MappingProxyType, ModuleType, type(torch.ops), type(os.environ), CACHED)
 """Types of Python's own whose objects a trace doesn't take for constants: it guards what they hold."""
+FIELD: Any = type(classes.class_dict(Step)["kind"])
+"""The type of descriptors for the fields of named tuples."""
 OF_EXTENSIONS = ("pybind11_builtins", "nanobind", "numpy")
 """Modules whose metaclasses make types in C, of which a trace may take objects for constants."""
 CONSTANT = (torch.dtype, torch.layout, torch.memory_format, type(torch.default_generator), frozenset, tuple, ContextVar)
@@ -371,7 +375,7 @@ def is_known(value: Any) -> bool:
         return True
     if kind in (FunctionType, CodeType, property, staticmethod, classmethod, inspect.Signature, inspect.Parameter, *OWNED, *DESCRIPTORS, *OPAQUE, *CONSTANT):
         return True
-    if kind in (OpOverload, OpOverloadPacket):
+    if kind in (OpOverload, OpOverloadPacket, FIELD):
         return True
     is_of_python = classes.flags(kind) & classes.HEAP_TYPE and classes.module(type(kind)) not in OF_EXTENSIONS
     return bool(is_of_python) and classes.module(kind).partition(".")[0] not in sys.stdlib_module_names

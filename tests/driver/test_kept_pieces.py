@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -351,3 +352,22 @@ def test_models_are_trained_alike(on_disk: pathlib.Path) -> None:  # noqa: F811
         losses.append(float(model(X).sum()))
         assert framejit.statistics()["frames"] == frames
     assert losses[0] == losses[1]
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+def test_fields_and_environment_variables(on_disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Named tuples' fields are known by their indices, and the functions of `os.environ` by the steps that lead to them."""
+
+    def reads(x: torch.Tensor, pair: Pair) -> torch.Tensor:
+        return x * pair.right - pair.left if os.environ.get("KEPT_FACTOR", "1") == "1" else pair.left
+
+    for value, frames in [("1", 1), ("1", 0), ("2", 1), ("2", 0)]:
+        monkeypatch.setenv("KEPT_FACTOR", value)
+        framejit.reset()
+        pair = Pair(X + 1, X + 2)
+        assert torch.equal(framejit.compile(reads, backend="eager")(X, pair), reads(X, pair))
+        assert framejit.statistics()["frames"] == frames

@@ -646,12 +646,41 @@ PROGRAM = """
         print(framejit.statistics()["frames"], *[name for name in names if name in sys.modules])
 """
 
+TRAINING = """
+    import sys
+    import torch
+    import framejit
+    import models_to_precompile
+
+    model, x = models_to_precompile.build(), torch.arange(12.0).reshape(3, 4)
+    if sys.argv[1] == "make":
+        framejit.precompile(model, (x,), shapes={"input": (torch.export.Dim("batch", min=1, max=64), 4)}).save(sys.argv[2])
+    else:
+        compiled = framejit.load(sys.argv[2], model)
+        for batch in (x, x[:1], torch.randn(64, 4)):
+            gradients = []
+            for call in (compiled, model):
+                model.zero_grad()
+                call(batch).square().mean().backward()
+                gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+            for found, expected in zip(*gradients, strict=True):
+                torch.testing.assert_close(found, expected)
+    print(*[name for name in ("torch._inductor.compile_fx", "framejit.compiler.compile") if name in sys.modules])
+"""
+
 
 def run(folder: pathlib.Path, program: str, *args: str, **variables: str) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "FRAMEJIT_CHECK": "", "FRAMEJIT_CACHE": "0", "PYTHONPATH": str(folder), **variables}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), *args], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_models_are_trained_in_another_process_without_a_compiler(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "models_to_precompile.py").write_text(textwrap.dedent(MODELS))
+    path = str(tmp_path / "made")
+    assert len(run(tmp_path, TRAINING, "make", path).split()) == 2
+    assert run(tmp_path, TRAINING, "load", path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "empty")).split() == []
 
 
 def test_inductors_code_runs_in_another_process_without_a_compiler(tmp_path: pathlib.Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
+from torch._functorch import config as functorch_config
+
 from framejit import config, report
 from framejit._runtime import CompiledFunction, Entry
 from framejit.breaks import Break
@@ -95,7 +97,9 @@ class RecordedProgram:
         self.recorded.takes_splits = compiler.runs and chosen is None
         seeds = random_state()
         # With the cache on, Inductor says what another process needs to know of its code.
-        with report.recording() as found, config.replace(cache=True):
+        # The backward pass is compiled now, and not when it is first needed.
+        eager_backward = functorch_config.patch(force_non_lazy_backward_lowering=True)
+        with report.recording() as found, config.replace(cache=True), eager_backward:
             try:
                 with compiling_anyway():
                     self._compiled(*args, **kwargs)
