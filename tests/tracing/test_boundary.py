@@ -34,11 +34,11 @@ import torch
 from torch import nn
 
 import framejit
-from framejit.compiler.broken import at
 from framejit.errors import UserFrame
 from framejit.program import code_kinds
 from framejit.program.code_kinds import CodeKind
 from framejit.program.naming import imported_name
+from framejit.reporting.split_calls import at
 from framejit.tracing import boundary
 
 x = torch.arange(1.0, 5.0)
