@@ -62,7 +62,7 @@ class GuardRecorder:
         return found
 
     def rest_on_process(self, what: str) -> None:
-        """Note that the trace rests on something that is different in other processes, and that no guard checks."""
+        """Note that the trace depends on something that is different in other processes, and that no guard checks."""
         self.of_process = self.of_process or what
 
     def directives(self, in_force: Directives) -> None:

@@ -49,7 +49,7 @@ def given_inputs(results: Sequence[int | None]) -> Call:
 
 
 def without_autocast(applies: bool) -> AbstractContextManager[Any]:
-    """In force while compiled code runs: autocast, if it was on when the code was compiled, is part of the code, and must not change its calls of torch."""
+    """Return a context in which autocast is off, if `applies`: code that was compiled under autocast has its casts inside, and must not be cast again."""
     return torch._C._DisableAutocast() if applies else nullcontext()
 
 

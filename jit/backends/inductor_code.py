@@ -166,7 +166,7 @@ class DivisionOf:
         if known.num_symints_saved_for_bw is None:
             raise Unsaved("what its graph saves for its backward pass isn't known")
         return Division, (
-            len(inputs), tuple(known.mutated_graph_handled_indices_seen_by_autograd),
+            tuple(known.mutated_graph_handled_indices_seen_by_autograd),
             tuple(index for index in without if inputs[index].requires_grad and not inputs[index].is_leaf),
             len(results), known.num_tensors_saved_with_no_vc_check or 0, known.num_symints_saved_for_bw, tuple(known.unsafe_view_out_indices),
             tuple(index for index, info in enumerate(results) if not info.requires_grad), tuple(taken),

@@ -14,10 +14,9 @@ Layout = tuple[torch.memory_format | None, tuple[int, ...], tuple[int, ...]]
 
 
 class Division(NamedTuple):
-    """What AOTAutograd knows about a graph that it has divided into a forward pass and a backward pass.
+    """The facts about a graph that AOTAutograd has divided into a forward pass and a backward pass.
 
     Attributes:
-        inputs: the number of inputs.
         changed: the inputs that the forward pass changes in place.
         detached: the inputs that get no gradient, and are no leaves.
         results: the number of results of the graph; the forward pass returns what it saves after them.
@@ -31,7 +30,6 @@ class Division(NamedTuple):
         nondeterministic: whether the graph was compiled without `torch.use_deterministic_algorithms`.
     """
 
-    inputs: int
     changed: tuple[int, ...]
     detached: tuple[int, ...]
     results: int
@@ -48,7 +46,6 @@ class Division(NamedTuple):
 def run_training(forward: Call, backward: Call, about: Division) -> Call:
     """A boxed callable that runs a graph whose results have gradients, by Inductor's functions for its two passes."""
     apply = function_of(forward, backward, about).apply
-    view_replay = torch._C._is_view_replay_enabled, torch._C._set_view_replay_enabled
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         if about.changed:
@@ -56,14 +53,14 @@ def run_training(forward: Call, backward: Call, about: Division) -> Call:
         for index in about.detached:
             if isinstance(inputs[index], torch.Tensor):
                 inputs[index] = inputs[index].detach()
-        given, before = tuple(inputs), view_replay[0]()
+        given, before = tuple(inputs), torch._C._is_view_replay_enabled()
         inputs.clear()
-        view_replay[1](True)
+        torch._C._set_view_replay_enabled(True)
         try:
             with torch.enable_grad(), without_autocast(about.autocast):
                 results = apply(*given)
         finally:
-            view_replay[1](before)
+            torch._C._set_view_replay_enabled(before)
         return list(results) if isinstance(results, tuple) else [results]
 
     return run

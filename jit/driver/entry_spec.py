@@ -56,7 +56,7 @@ class EntrySpec:
         outcome: checks how a frame that runs uncompiled has ended, or handles an exception that leaves the replacement code.
         shared: whether the guards cover everything that the entry depends on, so that it may serve other functions with the same code.
         files: the names of the files whose functions were traced.
-        vouched, of_process: what the trace rests on in this process, as the GuardRecorder has noted it.
+        vouched, of_process: what the trace depends on in this process, as the GuardRecorder has noted it.
         replacement: what runs in place of the frame.
     """
 

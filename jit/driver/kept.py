@@ -373,9 +373,9 @@ def contents(entry: Entry, own: Own) -> bytes:
     if spec.reason is not None or entry.code is None:
         raise Unsaved("its frame runs uncompiled")
     if spec.of_process:
-        raise Unsaved(f"it rests on {spec.of_process}, which is different in each process")
+        raise Unsaved(f"it depends on {spec.of_process}, which is different in each process")
     if any(type(guard) is Equals and holds_set(guard.value) for guard in spec.guards):
-        raise Unsaved("it rests on the order of a frozenset, which is different in each process")
+        raise Unsaved("it depends on the order of a frozenset, which is different in each process")
     guards = without_torchs_tracer(spec.guards)
     sources = sources_of(spec, guards)
     near: list[Any] = [guard.value for guard in guards if isinstance(guard, OfObject)] + [source.payload for source in sources if type(source) is Pinned]

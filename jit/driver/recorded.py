@@ -79,7 +79,7 @@ class RecordedEntries:
         )  # fmt: skip
 
     def _reject_data(self, entry: Entry) -> None:
-        """Raise Unsaved if an entry rests on data that fake tensors don't have."""
+        """Raise Unsaved if an entry depends on data that fake tensors don't have."""
         read = None if self.has_data else next((guard.source for guard in entry.spec.guards if is_of_data(guard.source)), None)
         if read is not None:
             raise Unsaved(f"it depends on {read.name_in_reports()}, which is a fake tensor's")

@@ -72,7 +72,7 @@ def with_memory(target: Any, calls: Sequence[Arguments]) -> tuple[Any, list[Argu
     for tensor in tensors:
         memory = allocated(tensor, made)
         if memory is not tensor and memory.nbytes <= MOST_BYTES_READ:
-            memory.detach().zero_()  # a trace may read it, though no entry that rests on it is kept
+            memory.detach().zero_()  # a trace may read it, though no entry that depends on it is kept
     real = pytree.tree_map(lambda leaf: allocated(leaf, made), list(calls))
     return standing_in(target, made, "precompile()"), real, True
 
