@@ -454,8 +454,10 @@ class Compiler:
         carried: Carried,
         names: Mapping[Path, str],
         on_data: Iterable[Path],
+        is_saved: bool = False,
     ) -> CompiledFunction:
-        """The CompiledFunction of a resume function, which is made once. It begins with what this function has learnt.
+        """The CompiledFunction of a resume function, which is made once. It begins with what this function has learnt. `is_saved`: the function comes from an
+        entry on disk.
 
         Numbers that depend on data are taken to vary from the start.
         """
@@ -465,6 +467,8 @@ class Compiler:
             made._cls = None if cls is None else weakref.ref(cls)
             return made.attach(function)
 
+        if is_saved or family.has_saved:
+            function = family.equal_to(function, kept.digest_of)
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
         history.names, history.resumed_at, history.carried, history.on_data = names, place, tuple(carried), tuple(on_data)

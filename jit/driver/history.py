@@ -43,6 +43,7 @@ class Family:
         self._resume_functions: dict[tuple[Any, ...], FunctionType] = {}
         self._alive: list[Any] = []  # the code objects and namespaces whose ids are in the keys
         self._compiled: dict[FunctionType, CompiledFunction] = {}
+        self._by_code: dict[tuple[int, str], FunctionType] | None = None
 
     def resume_function(
         self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], FunctionType]
@@ -54,6 +55,17 @@ class Family:
             found = self._resume_functions[full] = make()
             self._alive += (code, namespace)
         return found
+
+    @property
+    def has_saved(self) -> bool:
+        """Return whether some of the resume functions come from an entry on disk."""
+        return self._by_code is not None
+
+    def equal_to(self, function: FunctionType, digest: Callable[[CodeType], str]) -> FunctionType:
+        """The first resume function with the same code as this one: entries on disk bring their own, and they learn together."""
+        if self._by_code is None:
+            self._by_code = {(id(known.__globals__), digest(known.__code__)): known for known in self._compiled}
+        return self._by_code.setdefault((id(function.__globals__), digest(function.__code__)), function)
 
     def compiled(self, function: FunctionType, make: Callable[[], CompiledFunction]) -> CompiledFunction:
         """The CompiledFunction of a resume function."""

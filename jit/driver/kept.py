@@ -322,7 +322,7 @@ class ResumeRecord(NamedTuple):
         """The CompiledFunction, made for this process."""
         if self.function is None or self.broke is None:
             return ended()
-        return resume(self.function, BreakNote(*self.broke), self.place, self.carried, self.names, self.on_data)
+        return resume(self.function, BreakNote(*self.broke), self.place, self.carried, self.names, self.on_data, is_saved=True)
 
 
 def facts_of(broke: BreakNote) -> tuple[Break, tuple[UserFrame, ...], int]:

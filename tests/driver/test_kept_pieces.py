@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 import framejit
+from framejit import config
 from framejit.saved import folder
 from tests.driver.test_kept import Programs, on_disk, programs, run  # noqa: F401
 
@@ -371,3 +373,23 @@ def test_fields_and_environment_variables(on_disk: pathlib.Path, monkeypatch: py
         pair = Pair(X + 1, X + 2)
         assert torch.equal(framejit.compile(reads, backend="eager")(X, pair), reads(X, pair))
         assert framejit.statistics()["frames"] == frames
+
+
+def test_pieces_from_disk_learn_with_their_equals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry brings resume functions of its own. What varies in a loop is learnt for all that are equal, and not for each of them."""
+
+    def grows(x: torch.Tensor, seen: list[Any]) -> torch.Tensor:
+        total = 0
+        for n in range(20):
+            total += n
+            noted(seen, total)
+            x = x + total
+        return x
+
+    frames = []
+    for checks in ("", "cache"):
+        monkeypatch.setattr(config, "_base", dataclasses.replace(config.current(), check=checks, cache=False))
+        ((found, _), _), counts = outcomes(grows)
+        assert torch.equal(found, grows(X, []))
+        frames.append(counts["frames"])
+    assert frames[0] == frames[1] < 30
