@@ -91,7 +91,7 @@ class Explanation:
         breaks: the graph breaks that split the call.
         fallbacks: the frames that run uncompiled, with the reason.
         entries: each compiled frame with its guards.
-        seconds: the time of each stage (trace, plan, backend, guards, emit), over all entries.
+        seconds: the time of each stage (trace, plan, backend, emit, guards), over all entries.
         internal_errors: errors inside framejit during the call, in any thread.
     """
 
