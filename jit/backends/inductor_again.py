@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from framejit.backends.libraries import load_library
+from framejit.backends.views_again import ResultViews, bases_of, with_views
 
 Call = Callable[[list[Any]], Sequence[Any]]
 
@@ -53,9 +54,9 @@ def without_autocast(applies: bool) -> AbstractContextManager[Any]:
     return torch._C._DisableAutocast() if applies else nullcontext()
 
 
-def run_inference(call: Call, changed: Sequence[int] = (), autocast: bool = False) -> Call:
+def run_inference(call: Call, changed: Sequence[int] = (), autocast: bool = False, views: ResultViews | None = None) -> Call:
     """A boxed callable that runs Inductor's function for a graph without gradients, as AOTAutograd would. `changed`: the inputs that it changes in place;
-    `autocast`: see `without_autocast`."""
+    `autocast`: see `without_autocast`; `views`: the results that are views."""
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         if changed:
@@ -68,11 +69,16 @@ def run_inference(call: Call, changed: Sequence[int] = (), autocast: bool = Fals
         finally:
             torch._C._set_grad_enabled(True)
 
-    if not autocast:
-        return run
-
     def run_without_autocast(inputs: list[Any]) -> Sequence[Any]:
         with without_autocast(True):
             return run(inputs)
 
-    return run_without_autocast
+    plain = run_without_autocast if autocast else run
+    if views is None:
+        return plain
+
+    def run_with_views(inputs: list[Any]) -> Sequence[Any]:
+        bases = bases_of(views, inputs)
+        return with_views(views, bases, plain(inputs))
+
+    return run_with_views

@@ -13,12 +13,14 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 
 import torch
+from torch._functorch import config as functorch_config
 from torch._ops import _OpNamespace
 
 from framejit.backends.inductor_again import OperatorsByName, code_again, given_inputs, library_function, operators_of, run_inference
 from framejit.backends.libraries import keep_library
 from framejit.backends.training_again import Division, Layout, run_training
 from framejit.backends.translation_units import ORIGINS, Postponed
+from framejit.backends.views_again import ResultView, ResultViews, functionalization, mode_again, step_again
 from framejit.graph.fake import TORCHS_OPERATORS
 from framejit.saved.names import Awaited, Unsaved
 from framejit.saved.remade import ByValue, made_by
@@ -159,19 +161,60 @@ class DivisionOf:
     def __reduce__(self) -> Any:
         known, inputs = self._parts.forward[0].metadata, self._parts.forward[0].metadata.input_info
         without = self._parts.backward[0].without_gradients
-        results = [info for info in known.output_info if issubclass(info.raw_type, torch.Tensor)]
-        if len(results) != len(known.output_info):
-            raise Unsaved("its graph returns numbers beside tensors that have gradients")
-        taken = [index for index, info in enumerate(results) if getattr(info, "requires_grad_for_backward", info.requires_grad)]
+        views = views_of(known)
+        apart = {view.result for view in views.each}
+        tensors = [(index, info) for index, info in enumerate(known.output_info) if issubclass(info.raw_type, torch.Tensor)]
+        results = [(index, info) for index, info in tensors if index not in apart]
+        taken = [index for index, info in results if getattr(info, "requires_grad_for_backward", info.requires_grad)]
+        taken += range(views.returned, known.num_forward_returns)
         if known.num_symints_saved_for_bw is None:
             raise Unsaved("what its graph saves for its backward pass isn't known")
         return Division, (
             tuple(known.mutated_graph_handled_indices_seen_by_autograd),
             tuple(index for index in without if inputs[index].requires_grad and not inputs[index].is_leaf),
-            len(results), known.num_tensors_saved_with_no_vc_check or 0, known.num_symints_saved_for_bw, tuple(known.unsafe_view_out_indices),
-            tuple(index for index, info in enumerate(results) if not info.requires_grad), tuple(taken),
+            known.num_forward_returns, known.num_tensors_saved_with_no_vc_check or 0, known.num_symints_saved_for_bw,
+            tuple(known.unsafe_view_out_indices), views, tuple(index for index, info in results if not info.requires_grad), tuple(taken),
             tuple(layout_of(meta.memory_format) for meta in known.subclass_tangent_meta), self._autocast, known.deterministic is False,
         )  # fmt: skip
+
+
+class ViewStep:
+    """One view of torch's functionalization: the name of its class, and what that is called with."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def __reduce__(self) -> Any:
+        modes = functionalization.InverseReturnMode
+        return step_again, (type(self._view).__name__, tuple(ReturnMode(each) if type(each) is modes else each for each in self._view.as_tuple()))
+
+
+class ReturnMode:
+    """What the inverse of such a view would return."""
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+
+    def __reduce__(self) -> Any:
+        return mode_again, (self._mode.name,)
+
+
+def views_of(known: Any) -> ResultViews:
+    """The results of a graph that AOTAutograd makes as views after the compiled code."""
+    return ResultViews(tuple(view_of(known, index) for index in known.aliased_out_indices), known.num_outputs)
+
+
+def view_of(known: Any, index: int) -> ResultView:
+    info = known.output_info[index]
+    kind = info.output_type.name
+    base_is_apart = kind in ("alias_of_intermediate", "alias_of_intermediate_save_as_output")
+    steps = getattr(info.view_meta_sequence, "sequence", None) if functorch_config.view_replay_for_aliased_outputs else None
+    if steps is not None and any(step.has_symbolic_inputs for step in steps):
+        steps = None
+    return ResultView(
+        index, info.base_idx + known.num_outputs * base_is_apart, kind in ("alias_of_input", "is_input"), kind == "is_input", info.requires_grad,
+        None if steps is None else tuple(map(ViewStep, steps)),
+    )  # fmt: skip
 
 
 def layout_of(known: Any) -> Layout:
@@ -188,7 +231,7 @@ def note_maker(fn: Any, parts: CompiledParts, shared: bool) -> None:
     part, autocast = parts.forward[0], torch._C._is_any_autocast_enabled()
     code, changed = InductorCode(part.code), tuple(part.metadata.mutated_graph_handled_indices_seen_by_autograd)
     if part.is_inference:
-        made_by(fn, run_inference, code, changed, autocast)
+        made_by(fn, run_inference, code, changed, autocast, views_of(part.metadata) if part.metadata.num_outputs_aliased else None)
     else:
         made_by(fn, run_training, code, CodeOfBackward(parts), DivisionOf(parts, autocast))
 
@@ -198,8 +241,6 @@ def is_plain(known: Any) -> bool:
     return (
         known is not None
         and known.num_mutated_inp_runtime_indices == 0
-        and known.num_outputs_aliased == 0
-        and known.num_intermediate_bases == 0
         and not known.tokens
         and not known.num_backward_tokens
         and not known.num_graphsafe_rng_states

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from framejit.backends.inductor_again import Call, without_autocast
+from framejit.backends.views_again import HiddenResult, ResultViews, bases_of, with_views
 
 Layout = tuple[torch.memory_format | None, tuple[int, ...], tuple[int, ...]]
 """The layout of a gradient that the backward pass has been compiled for: a memory format, or sizes and strides."""
@@ -19,10 +20,11 @@ class Division(NamedTuple):
     Attributes:
         changed: the inputs that the forward pass changes in place.
         detached: the inputs that get no gradient, and are no leaves.
-        results: the number of results of the graph; the forward pass returns what it saves after them.
+        results: the number of results of the graph, and of the bases after them of results that are views; the forward pass returns what it saves after these.
         unchecked: the number of saved tensors that autograd doesn't check for changes. They come after those that it does.
         numbers: the number of saved numbers, which are sizes. They come last.
         copied: the results that are views in name only, and share no memory with anything else.
+        views: the results that are views.
         constant: the results that have no gradient.
         gradients: the results whose gradients the backward pass takes.
         layouts: the layout of each of these.
@@ -36,6 +38,7 @@ class Division(NamedTuple):
     unchecked: int
     numbers: int
     copied: tuple[int, ...]
+    views: ResultViews
     constant: tuple[int, ...]
     gradients: tuple[int, ...]
     layouts: tuple[Layout, ...]
@@ -50,6 +53,7 @@ def run_training(forward: Call, backward: Call, about: Division) -> Call:
     def run(inputs: list[Any]) -> Sequence[Any]:
         if about.changed:
             torch.autograd.graph.increment_version([inputs[index] for index in about.changed])
+        bases = bases_of(about.views, inputs)
         for index in about.detached:
             if isinstance(inputs[index], torch.Tensor):
                 inputs[index] = inputs[index].detach()
@@ -61,7 +65,8 @@ def run_training(forward: Call, backward: Call, about: Division) -> Call:
                 results = apply(*given)
         finally:
             torch._C._set_view_replay_enabled(before)
-        return list(results) if isinstance(results, tuple) else [results]
+        found = list(results) if isinstance(results, tuple) else [results]
+        return with_views(about.views, bases, found) if about.views.each else found
 
     return run
 
@@ -81,6 +86,8 @@ def function_of(forward: Call, backward: Call, about: Division) -> type[torch.au
             ctx.unchecked, ctx.numbers = tensors[checked:], saved[numbers:]
             for index in about.copied:
                 results[index] = torch.ops.aten._unsafe_view(results[index], results[index].shape)
+            for view in about.views.each:
+                results[view.result] = HiddenResult(results[view.result])
             ctx.mark_non_differentiable(*[results[index] for index in about.constant if isinstance(results[index], torch.Tensor)])
             ctx._materialize_non_diff_grads = False
             return tuple(results)
