@@ -11,6 +11,7 @@ from typing import Any
 from framejit.guards.build import build
 from framejit.guards.kinds import Guard
 from framejit.guards.source import MISSING, Call, Source
+from framejit.saved.names import Absent
 
 
 def nothing() -> None:
@@ -36,6 +37,9 @@ class BackwardGuards:
         steps = dict.fromkeys(step for guard in guards for step in steps_of(guard.source))
         self._built = build(guards, (), [step for step in steps if step.fetch(CALL) is not MISSING])
 
+    def __reduce__(self) -> Any:
+        return backward_guards_again, (self._built.guards,)
+
     def hold(self) -> Any:
         """The objects that the guards compare with, which must stay alive until the backward pass. None if the guards don't hold any more."""
         return self._built.tree.match((), FUNCTION)
@@ -50,3 +54,11 @@ class BackwardGuards:
             guard = self._built.guards[number]
             said = f": {guard.source.describe()}, of which is expected that it {guard.expected()}"
         raise RuntimeError(f"the backward pass was compiled with the forward pass, and what it uses has changed since{said}")
+
+
+def backward_guards_again(guards: Sequence[Guard]) -> BackwardGuards:
+    """The guards of backward passes that an earlier process has compiled. Raises Absent if one doesn't hold in this process."""
+    made = BackwardGuards(guards)
+    if made.hold() is None:
+        raise Absent("something that the backward pass uses has changed")
+    return made

@@ -393,3 +393,43 @@ def test_pieces_from_disk_learn_with_their_equals(monkeypatch: pytest.MonkeyPatc
         assert torch.equal(found, grows(X, []))
         frames.append(counts["frames"])
     assert frames[0] == frames[1] < 30
+
+
+OWN_GRADIENT = """
+import torch
+import HELPERS as helpers
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return helpers.scaled(gradient)
+
+class Made(torch.nn.Module):
+    def forward(self, x):
+        return Scaled.apply(x) + 1
+"""
+
+
+@pytest.mark.only_eager(reason="names its backend itself")
+def test_what_a_backward_pass_uses_is_noticed(programs: Programs) -> None:  # noqa: F811
+    programs.texts = [OWN_GRADIENT.replace("HELPERS", programs.names[1]), "def scaled(x):\n    return x * 5"]
+
+    def compiled_frames() -> int:
+        gradients = []
+        model = programs.start().Made()
+        for call in (model, framejit.compile(model, backend="inductor")):
+            x = X.clone().requires_grad_()
+            call(x).sum().backward()
+            gradients.append(x.grad)
+        torch.testing.assert_close(*gradients, rtol=0, atol=0)
+        return int(framejit.statistics()["frames"])
+
+    assert [compiled_frames() for _ in range(2)] == [1, 0]
+    programs.edit("return helpers.scaled(gradient)", "return helpers.scaled(gradient) + 1")
+    assert [compiled_frames() for _ in range(2)] == [1, 0]
+    programs.edit("x * 5", "x * 7", which=1)
+    assert [compiled_frames() for _ in range(2)] == [1, 0]
