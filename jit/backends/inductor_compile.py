@@ -6,6 +6,7 @@ import contextlib
 import functools
 import types
 import typing
+import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,8 +15,10 @@ from torch import _inductor, fx
 from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor import config
+from torch._inductor.codecache import CacheBase
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
+from torch._inductor.runtime import triton_compat
 from torch._ops import OpOverload
 from torch.compiler import config as config_of_compiler
 from torch.utils._pytree import tree_leaves
@@ -77,6 +80,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
+@functools.cache
+def describe_system() -> None:
+    """Have Inductor's caches describe the machine, without the half second in which they hash Triton if no code can be made for Triton."""
+    if torch.accelerator.is_available():
+        return
+    with unittest.mock.patch.object(triton_compat, "triton_key", lambda: None):
+        CacheBase.get_system()
+
+
 def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_patches: Mapping[str, Any] | None = None) -> Any:
     """torch's `compile_fx`, on graphs without the parts that it compiles to a wrong result.
 
@@ -99,6 +111,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     if underway.is_beside() or "cache" in framejit_config.current().checks():
         settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
     with compile_lock(), functorch_config.patch(settings), as_framejit_compiles(apart):
+        describe_system()
         made = compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
     fn = unbox(made)[0]
     if type(fn) is types.FunctionType:
