@@ -1,4 +1,4 @@
-"""optree, which torch.utils._cxx_pytree uses to take structures apart. optree itself is asked about skeletons of structures of lists, tuples, named tuples and dicts.
+"""optree, which torch.utils._cxx_pytree uses to take structures apart. optree itself is asked about skeletons of structures of lists, tuples and dicts.
 
 optree is only used if the program has imported it.
 """
@@ -104,7 +104,7 @@ class Skeleton:
         return [known[position] for position in order]
 
     def is_said_to_be_leaf(self, part: Object) -> bool:
-        """Return whether the program's function says that a part is a leaf. optree takes for a truth value what has one in C, which isn't all that Python takes."""
+        """Return whether the program's function says that a part is a leaf. optree knows the truth of fewer values than Python."""
         assert self.is_leaf is not None
         answer = self.vm.observe(abstract.call(self.vm, self.is_leaf, [part], {}))
         if id(answer.cls) not in ANSWERS:

@@ -60,7 +60,7 @@ def asks_in_order(t):
 @pytest.mark.parametrize("program", [
     lambda t: cxx.tree_map(lambda leaf: leaf + 1, Pair(t, [t * 2, t])),
     lambda t: optree.tree_map(lambda leaf: leaf * 2, {"a": Sized(t), "b": [Pair(t, Sized(t, 3))]}),
-    lambda t: cxx.tree_map(lambda leaf: leaf[0] - leaf[1] if isinstance(leaf, tuple) else leaf, {"a": t, "b": (t, t * 2)}, is_leaf=lambda part: isinstance(part, tuple)),
+    lambda t: cxx.tree_map(lambda leaf: leaf[0] - 1 if isinstance(leaf, tuple) else leaf, {"a": t, "b": (t, t)}, is_leaf=lambda part: isinstance(part, tuple)),
     lambda t: optree.tree_leaves([t, (t, t)], is_leaf=lambda part: 1 if isinstance(part, tuple) else None),
     lambda t: optree.tree_leaves([t, None, (None,)], is_leaf=lambda part: part is None),
     lambda t: optree.tree_leaves([t, None, (None,)], is_leaf=lambda part: isinstance(part, tuple), none_is_leaf=True),
