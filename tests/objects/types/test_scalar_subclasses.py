@@ -107,7 +107,8 @@ def error_of(program, t):
     lambda t: Steps("no"), lambda t: Steps(None), lambda t: Inches([1]), lambda t: int.__new__(), lambda t: float.__new__(3), lambda t: int.__new__(str, 3),
     lambda t: Steps(1, 2), lambda t: Name(b"x", "no such encoding"), lambda t: {Odd(1): 2},
     lambda t: "abc"[Name("b")], lambda t: Name("abc") + Steps(1), lambda t: Steps(1) + Name("a"), lambda t: Steps(1) in Name("abc"),
-    lambda t: "a".center(Name("b")), lambda t: float.__gt__(Steps(1), 2.0), lambda t: Name("a").startswith(Steps(1)), lambda t: Steps(1) / Steps(0), lambda t: Name("abc")[Steps(7)],
+    lambda t: "a".center(Name("b")), lambda t: float.__gt__(Steps(1), 2.0), lambda t: Name("a").startswith(Steps(1)), lambda t: Steps(1) / Steps(0),
+    lambda t: Name("abc")[Steps(7)],
 ])  # fmt: skip
 def test_errors(program):
     agree(lambda t: error_of(program, t), x, fullgraph=False)
