@@ -12,7 +12,7 @@ from typing import Any
 from framejit._runtime import ACCESSORS, LEAVES, GuardTree
 from framejit.guards.kinds import Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
-from framejit.guards.source import MISSING, Call, Pinned, Root, Source
+from framejit.guards.source import MISSING, Call, LookedUp, Pinned, Root, Source
 from framejit.program import classes
 
 
@@ -54,6 +54,7 @@ class Builder:
     def __init__(self) -> None:
         self.steps: dict[int, TreeStep] = {}
         self.root: TreeStep | None = None
+        self.looks_up = False
 
     def step(self, source: Source) -> TreeStep:
         """The step for a source; its bases are added as needed."""
@@ -67,10 +68,14 @@ class Builder:
             self.root = found
         else:
             self.step(source.base).children.append(found)
+            if isinstance(source, LookedUp):
+                self.step(source.payload)
+                self.looks_up = True
         return found
 
     def sort(self) -> list[TreeStep]:
-        """All steps in preorder. Among siblings, small subtrees come first, and objects that the tree itself holds come last, because they change rarely."""
+        """All steps in preorder, but a lookup comes after its key. Among siblings, small subtrees come first, and objects that the tree itself holds come last,
+        because they change rarely."""
         if self.root is None:
             self.root = TreeStep(Root())
         for step in reversed(preorder(self.root)):
@@ -87,7 +92,8 @@ class Builder:
             step.weight = weight
             if len(children) > 1:
                 children.sort(key=WEIGHT)
-        return preorder(self.root)
+        order = preorder(self.root)
+        return sorted(order, key=lambda step: step.source.lookups()) if self.looks_up else order
 
 
 COST = attrgetter("cost")
@@ -170,7 +176,7 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     for number, step in enumerate(builder.sort()):
         source, base = step.source, step.source.base
         index[id(source)] = number
-        payload = source.native()
+        payload = index[id(source.payload)] if isinstance(source, LookedUp) else source.native()
         if payload is MISSING:
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
         if base is not None and source.needs_exact_type:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from framejit.guards.kinds import Guard
 from framejit.guards.source import MISSING, Call, Source
 from framejit.guards.tensor_spec import lie_apart, storage_and_offset
+from framejit.program import classes
 
 
 class Relation(Guard):
@@ -69,6 +70,49 @@ class Distinct(Relation):
 
     def key(self) -> Any:
         return tuple(map(id, self.others))
+
+
+def cannot_equal_others(value: Any) -> bool:
+    """Return whether a value is equal to no object that compares by identity but itself, as no code of the program's decides about it."""
+    if type(value) in (bool, int, float, complex, str, bytes, type(None)):
+        return True
+    return all(classes.lookup(type(value), name) is getattr(object, name) for name in ("__hash__", "__eq__"))
+
+
+@dataclass(frozen=True, eq=False)
+class Element(Relation):
+    """The object at `source`, which compares by identity, is in a set or frozenset, or isn't (`is_in`). Never true if another element could be equal to it."""
+
+    container: Source
+    is_in: bool
+    leaf: ClassVar[str] = "element"
+    cost: ClassVar[int] = 4
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "ask outside of the compiled function whether the object is in the set, or pass objects for which the answer is the same"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.source, self.container
+
+    def native(self) -> tuple[int, ...]:
+        return (int(self.is_in),) * 2
+
+    def check(self, value: Any, call: Call) -> bool:
+        container = self.container.fetch(call)
+        if value is MISSING or not issubclass(type(container), (set, frozenset)):
+            return False
+        elements = list((set if issubclass(type(container), set) else frozenset).__iter__(container))
+        if any(element is value for element in elements):
+            return self.is_in
+        return not self.is_in and all(map(cannot_equal_others, elements))
+
+    def expected(self) -> str:
+        return f"is {'' if self.is_in else 'not '}in {self.container.name_in_reports()}"
+
+    def found(self, value: Any, call: Call) -> str:
+        return f"that it is {'not ' if self.is_in else ''}there"
+
+    def key(self) -> Any:
+        return id(self.container), self.is_in
 
 
 @dataclass(frozen=True, eq=False)

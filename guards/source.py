@@ -158,6 +158,10 @@ class Source:
         """A key that tells the step from other steps of the same kind from the same base."""
         return self.key(self.payload)
 
+    def lookups(self) -> int:
+        """How many lookups one must make before the next, to follow the path."""
+        return 0 if self.base is None else self.base.lookups()
+
     def moved(self, places: Mapping[Source, Source]) -> Source:
         """This path with its beginning replaced: if it goes through a key of `places`, the result goes through that key's value instead."""
         found = places.get(self)
@@ -393,6 +397,64 @@ class Index(Source):
         if issubclass(type(value), tuple):
             return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
         return list.__getitem__(value, self.payload) if issubclass(type(value), list) and self.payload < list.__len__(value) else MISSING
+
+
+class LookedUp(Source):
+    """What a container from outside holds at an int or str that is itself found at another path. Payload: that path.
+
+    An entry with such a source serves other keys too, if its guards on what is found hold.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, base: Source | None, payload: Source) -> None:
+        super().__init__(base, payload)
+        self.depth = max(self.depth, payload.depth + 1)
+
+    def own_key(self) -> Any:
+        return self.payload.path()
+
+    def lookups(self) -> int:
+        assert self.base is not None
+        return max(self.base.lookups(), self.payload.lookups()) + 1
+
+    def fetch(self, call: Call) -> Any:
+        assert self.base is not None
+        container, key = self.base.fetch(call), self.payload.fetch(call)
+        return self.look_up(container, key) if container is not MISSING and type(key) in (int, str) else MISSING
+
+    def look_up(self, container: Any, key: Any) -> Any:
+        """What the container holds at an exact int or str, or MISSING."""
+        raise NotImplementedError
+
+    def moved(self, places: Mapping[Source, Source]) -> Source:
+        assert self.base is not None
+        base, key = self.base.moved(places), self.payload.moved(places)
+        return places.get(self) or (self if base is self.base and key is self.payload else base.child(type(self), key))
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}[{of(self.payload)}]"
+
+
+class ItemLookedUp(LookedUp):
+    """`d[key]` of a dict (or the dict part of a subclass), for a key that is found at another path."""
+
+    __slots__ = ()
+    accessor = "item_looked_up"
+
+    def look_up(self, container: Any, key: Any) -> Any:
+        return dict.get(container, key, MISSING) if issubclass(type(container), dict) else MISSING
+
+
+class IndexLookedUp(LookedUp):
+    """`seq[i]` of an exact list or tuple, 0 <= i, for an index that is found at another path."""
+
+    __slots__ = ()
+    accessor = "index_looked_up"
+
+    def look_up(self, container: Any, key: Any) -> Any:
+        return container[key] if type(container) in (list, tuple) and type(key) is int and 0 <= key < len(container) else MISSING
 
 
 class SlotMember(Source):

@@ -184,6 +184,37 @@ const Registered<AccessorKind> item({
     .found_in = Versioned::dict,
 });
 
+/* The node of a key comes before those that are looked up by it. */
+bool read_key(GuardTree &tree, Node &node, PyObject *payload) {
+    if (!read_number(tree, node, payload)) return false;
+    if (static_cast<size_t>(node.number) < tree.nodes.size()) return true;
+    PyErr_SetString(PyExc_ValueError, "a lookup in a guard tree comes after its key");
+    return false;
+}
+
+/* Like what a call brings with it, what is looked up is found anew in each walk, and words vouch for what lies below it. */
+const Registered<AccessorKind> item_looked_up({
+    .name = "item_looked_up",
+    .read = read_key,
+    .look_up = [](GuardTree &tree, Node &node, PyObject *base, PyObject *key) -> PyObject * {
+        if (!PyDict_Check(base) || !(PyLong_CheckExact(key) || PyUnicode_CheckExact(key))) return nullptr;
+        return find_item(base, key, &node.hint, &tree.ambiguous);
+    },
+    .given = true,
+});
+
+const Registered<AccessorKind> index_looked_up({
+    .name = "index_looked_up",
+    .read = read_key,
+    .look_up = [](GuardTree &, Node &, PyObject *base, PyObject *key) -> PyObject * {
+        if (!PyLong_CheckExact(key) || !(PyList_CheckExact(base) || PyTuple_CheckExact(base))) return nullptr;
+        const Py_ssize_t index = PyLong_AsSsize_t(key);
+        if (index == -1 && PyErr_Occurred()) PyErr_Clear();
+        return index >= 0 && index < Py_SIZE(base) ? PySequence_Fast_GET_ITEM(base, index) : nullptr;
+    },
+    .given = true,
+});
+
 PyObject *nth_entry(PyObject *dict, Py_ssize_t n, bool want_key) {
     if (!PyDict_Check(dict) || n >= PyDict_GET_SIZE(dict)) return nullptr;
     Py_ssize_t position = 0;

@@ -1,4 +1,4 @@
-/* relations.cpp: relations about which of several paths end at the same object. */
+/* relations.cpp: relations about which of several paths end at the same object, or at one that is in a set. */
 #include "tree.h"
 
 #include <algorithm>
@@ -64,6 +64,27 @@ std::vector<Relation> merge_distinct(const std::vector<Relation> &relations) {
     }
     return merged;
 }
+
+/* Whether a value is equal to no object that compares by identity but itself: it does so too, or is a constant. */
+bool cannot_equal_others(PyObject *value) {
+    const PyTypeObject *type = Py_TYPE(value);
+    return is_constant_type(Py_TYPE(value)) || (type->tp_hash == PyBaseObject_Type.tp_hash && type->tp_richcompare == PyBaseObject_Type.tp_richcompare);
+}
+
+/* The first value, which compares by identity, is in the set, or isn't, as the number says. */
+bool is_element(const Relation &relation, const std::vector<PyObject *> &values) {
+    PyObject *value = values[relation.nodes[0]], *set = values[relation.nodes[1]], *element;
+    if (value == nullptr || set == nullptr || !PyAnySet_Check(set)) return false;
+    bool others_differ = true;
+    Py_ssize_t position = 0;
+    while (FJ_Set_Next(set, &position, &element)) {
+        if (element == value) return relation.numbers[0] != 0;
+        others_differ = others_differ && cannot_equal_others(element);
+    }
+    return relation.numbers[0] == 0 && others_differ;
+}
+
+const Registered<RelationKind> element({.name = "element", .holds = is_element, .nodes = 2, .numbers = 1});
 
 const Registered<RelationKind> distinct({.name = "distinct", .holds = is_distinct, .by_identity = true, .merge = merge_distinct});
 

@@ -38,7 +38,7 @@ int32_t ask_python(GuardTree &tree) {
 PyObject *follow(GuardTree &tree, int32_t index, const CallView &call) {
     if (index == 0) return &tree;
     Node &node = tree.nodes[index];
-    PyObject *value = step(tree, node, follow(tree, node.parent, call), call);
+    PyObject *value = step(tree, node, follow(tree, node.parent, call), call, [&](int32_t key) { return follow(tree, key, call); });
     for (int32_t i = node.first_leaf; value != nullptr && i < node.end_leaf; i++) {
         const Leaf &leaf = tree.leaves[i];
         if (!leaf.kind->holds(leaf, value)) return nullptr;

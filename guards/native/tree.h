@@ -47,7 +47,9 @@ struct AccessorKind {
     /* Takes what Source.native() gives; false with an exception set where that is no payload of this kind. NULL: it has none. */
     bool (*read)(GuardTree &tree, Node &node, PyObject *payload) = nullptr;
     /* The step from a base that is not NULL: a borrowed reference, or what `creates` says; NULL where there is nothing. It runs no user's Python. */
-    PyObject *(*step)(GuardTree &tree, Node &node, PyObject *base, const CallView &call);
+    PyObject *(*step)(GuardTree &tree, Node &node, PyObject *base, const CallView &call) = nullptr;
+    /* In place of `step`: what the base holds at a key that is the value of another node, the one before it that Node::number names. `key` isn't NULL. */
+    PyObject *(*look_up)(GuardTree &tree, Node &node, PyObject *base, PyObject *key) = nullptr;
     /* Adds words of memory to a memo, of which one differs once the value is another. False: there are no such words this time. NULL: there never are, and
      * unless `found_in` names a container, the step is taken in every walk. */
     bool (*vouch)(Memo &memo, const Node &node, PyObject *base, PyObject *value) = nullptr;
@@ -156,7 +158,7 @@ struct Node {
     int32_t hint;                       /* where in the dict the key was; of a slot, its offset; of one of the python_nodes, its place there */
     union {
         PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
-        Py_ssize_t number; /* payload: an index or a field */
+        Py_ssize_t number; /* payload: an index, a field, or the node of a key */
     };
     uint64_t version; /* of a versioned container when it was last visited; 0: it had none */
     uint64_t version_of_keys; /* of a dict when its leaves last held that know its keys */
@@ -259,9 +261,14 @@ bool read_name(GuardTree &tree, Node &node, PyObject *payload);
 const Found &found_before(const GuardTree &tree, const Node &node);
 PyObject *take_found_before(GuardTree &tree, Node &node, PyObject *base, const CallView &call); /* what was found, if that was from the same base */
 
-/* The value that a node's step finds; NULL where there is nothing, and where the path ended earlier (`base` is NULL). Never raises. */
-inline PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
+/* The value that a node's step finds; NULL where there is nothing, and where the path ended earlier (`base` is NULL). Never raises. value_of: gives the
+ * value of the node with a number, for a key. */
+template <typename ValueOf>
+inline PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call, const ValueOf &value_of) {
     if (base == nullptr) return nullptr;
+    const bool looks_up = node.accessor->look_up != nullptr;
+    PyObject *key = looks_up ? value_of(static_cast<int32_t>(node.number)) : nullptr;
+    if (looks_up) return key == nullptr ? nullptr : node.accessor->look_up(tree, node, base, key);
     PyObject *value = node.accessor->step(tree, node, base, call);
     return node.accessor->creates ? keep(tree, value) : value;
 }

@@ -56,7 +56,7 @@ void spoil(GuardTree &tree, int32_t number) {
 /* Fetches a node's value. Where it is another, or the container that it is has changed, so may have what its children find. */
 PyObject *fetch(GuardTree &tree, int32_t index, const CallView &call) {
     Node &node = tree.nodes[index];
-    PyObject *value = step(tree, node, tree.values[node.parent], call);
+    PyObject *value = step(tree, node, tree.values[node.parent], call, [&](int32_t key) { return tree.values[key]; });
     uint64_t version = version_of(node, value);
     bool moved = value != tree.values[index];
     tree.values[index] = value;
@@ -247,7 +247,7 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
         if (is_gone(tree, node.held)) return first_guard(node);
-        values[i] = step(tree, node, values[node.parent], call);
+        values[i] = step(tree, node, values[node.parent], call, [&](int32_t key) { return values[key]; });
         for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
             if (tree.leaves[leaf].kind->runs_python) continue;
             if (!holds(tree.leaves[leaf], values[i]) || is_gone(tree, tree.leaves[leaf].held)) return leaf;
@@ -309,6 +309,9 @@ void cut_into_chunks(GuardTree &tree) {
     std::vector<std::vector<int32_t>> outside(tree.nodes.size());
     for (Node &node : tree.nodes) {
         node.only_captured = node.accessor->tensor_number != nullptr && node.first_leaf == node.end_leaf && !node.has_children;
+    }
+    for (const Node &node : tree.nodes) {
+        if (node.accessor->look_up != nullptr) tree.nodes[node.number].only_captured = false;
     }
     for (const Relation &relation : tree.relations) {
         for (int32_t index : relation.nodes) {

@@ -14,6 +14,7 @@ from torch import nn
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
+from framejit.driver.first_call import Seen
 from framejit.errors import UserFrame
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
@@ -117,6 +118,7 @@ class History:
         learnt_at: the number of the first entry made after it last grew.
         limits_reported, observed_by: the limits, and the program's modes, that have been reported.
         called: whether the function has been called.
+        first_call: sizes and numbers of its first call, if that ran uncompiled so that the function learns from it.
         preferred: entries that are tried before the others, although one of these would serve their calls too. No limit counts them.
         first_steps: entries of an optimizer's first step, which runs uncompiled, that have served a call.
     """
@@ -135,6 +137,7 @@ class History:
         self.limits_reported: set[tuple[str, str]] = set()
         self.observed_by: set[breaks.Observed] = set()
         self.called = False
+        self.first_call: Seen | None = None
         self.preferred: weakref.WeakSet[Entry] = weakref.WeakSet()
         self.first_steps: weakref.WeakSet[Entry] = weakref.WeakSet()
         self.compiles = 0
@@ -182,6 +185,7 @@ class History:
         self.limits_reported.clear()
         self.observed_by.clear()
         self.called = False
+        self.first_call = None
         self.preferred.clear()
         self.changing, self.varying, self.lessons, self.learnt_at, self.reads_data = {}, {}, 0, 0, True
         self.varying_since.clear()

@@ -38,7 +38,7 @@ from framejit.guards.explain import explain_failure
 from framejit.guards.global_state import GlobalState, with_setting
 from framejit.guards.kinds import Equals, Guard, OfObject
 from framejit.guards.relations import Distinct
-from framejit.guards.source import Call, Item, Pinned, Source
+from framejit.guards.source import Call, Item, LookedUp, Pinned, Source
 from framejit.guards.source import Path as SourcePath
 from framejit.process import collector
 from framejit.program import classes
@@ -427,6 +427,8 @@ def sources_of(spec: EntrySpec, guards: Sequence[Guard]) -> list[Source]:
     for source in waiting:
         while source is not None and id(source) not in found:
             found[id(source)] = source
+            if isinstance(source, LookedUp):
+                waiting.append(source.payload)
             source = source.base
     return sorted(found.values(), key=lambda source: source.depth)
 

@@ -11,6 +11,7 @@ from torch import nn
 from framejit import config, logs
 from framejit._runtime import Entry
 from framejit.driver import torch_stance
+from framejit.driver.first_call import sizes_and_numbers, varying_between
 from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
@@ -72,6 +73,7 @@ def is_allowed(subject: Subject) -> bool:
         return False
     if here == "eager_then_compile" and not subject.resumed and not subject.history.called:
         subject.history.called = True
+        subject.history.first_call = sizes_and_numbers(subject.call)
         return False
     if here == "fail_on_recompile":
         raise recompiles.error(subject.name, "the stance is fail_on_recompile", subject.own, subject.call)
@@ -99,6 +101,9 @@ def note_varying(subject: Subject) -> bool:
     """
     found: dict[Path, Dimensions] = {}
     lines: dict[str, None] = {}
+    if subject.history.first_call is not None:
+        found |= varying_between(subject.history.first_call, sizes_and_numbers(subject.call))
+        subject.history.first_call = None
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         value = guard.source.fetch(subject.call)
         other = guard.varying(value)

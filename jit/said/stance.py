@@ -18,7 +18,7 @@ STANCES: dict[str, str] = {
     "eager_on_recompile": "run what is compiled, and run uncompiled what isn't",
     "fail_on_recompile": "run what is compiled; what isn't is an error",
     "eager_while_compiling": "run what is compiled; run uncompiled what isn't, while a thread compiles it",
-    "eager_then_compile": "run uncompiled at the first call of each function, compile at the second",
+    "eager_then_compile": "run uncompiled at the first call of each function, compile at the second, with symbols for what differs",
 }
 """Every stance, with what calls do under it."""
 
@@ -98,7 +98,8 @@ class set_stance:
     - "eager_on_recompile": run what is compiled; where nothing fits, run the call uncompiled.
     - "fail_on_recompile": run what is compiled; where nothing fits, raise `RecompileError`, which says why.
     - "eager_while_compiling": run what is compiled; where nothing fits, run the call uncompiled, while a thread beside the program compiles it.
-    - "eager_then_compile": run the first call of each function uncompiled, compile from the second on.
+    - "eager_then_compile": run the first call of each function uncompiled, compile from the second on; sizes and numbers among the
+        arguments that differ in the first two calls are symbolic.
 
     `set_stance(name)` holds for the whole process from then on; called inside a `with set_stance(...)` block, for the rest of that block.
     `with set_stance(name):` and `@set_stance(name)` hold for the block or the calls, on the running thread only, nested as they are

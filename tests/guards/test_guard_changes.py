@@ -52,6 +52,19 @@ def value_of_an_int():
 
 
 @scenario(Kind.VALUE_OF_AN_ARGUMENT)
+def key_of_a_lookup():
+    table = {"a": torch.ones(2, 3), "b": torch.zeros(2, 3), "c": torch.ones(1), "n": 2, True: torch.full((2, 3), 7.0)}
+    yield start(lambda t, d, key: t + d[key], x, table, "a")
+    yield OTHER.of(x, table, "b")
+    yield NEW.of(x, table, "c")
+    yield NEW.of(x, table, "n")
+    yield BACK.of(x, table, "a")
+    yield NEW.of(x, table, 1)
+    table["a"], table["b"] = table["b"], table["a"]
+    yield BACK.of(x, table, "a")
+
+
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def value_of_a_float():
     yield start(lambda t, v: t / v, x, 1.0)
     yield NEW.of(x, 2.0)

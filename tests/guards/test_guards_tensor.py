@@ -14,7 +14,7 @@ from guarding import HERE, agrees, call_of, frame_function, matched, one, slot
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard, with_setting
 from framejit.guards.kinds import Equals, IsMissing, TensorMatch, TypeIs
-from framejit.guards.relations import Distinct, Same, StorageAliasing
+from framejit.guards.relations import Distinct, Element, Same, StorageAliasing
 from framejit.guards.source import (
     MISSING,
     CAttr,
@@ -127,6 +127,28 @@ def test_relations() -> None:
     assert agrees(distinct, x, y, y)
     assert agrees(distinct, x, y, MISSING)
     assert not agrees(distinct, x, y, x)
+
+
+def test_elements_of_sets() -> None:
+    class Equal:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("a guard has called it")
+
+    root = Root()
+    value, container = slot(root, 0), slot(root, 1)
+    is_in, is_not = build([Element(value, HERE, container, True)], [], []), build([Element(value, HERE, container, False)], [], [])
+    a, b = object(), object()
+    for kind in (set, frozenset):
+        assert agrees(is_in, a, kind({a, b, 1, "text"})) and not agrees(is_not, a, kind({a, b, int}))
+        assert agrees(is_not, a, kind({b, 1.5, None})) and not agrees(is_in, a, kind({b}))
+        assert agrees(is_not, a, kind()) and not agrees(is_in, a, kind())
+        assert not agrees(is_not, a, kind({b, Equal()})) and not agrees(is_not, a, kind({torch.ones(1)}))
+    for other in ([a], {a: 1}, None, MISSING):
+        assert not agrees(is_in, a, other) and not agrees(is_not, a, other)
+    assert not agrees(is_not, MISSING, {a}) and not agrees(is_in, MISSING, {a})
 
 
 def test_storage_aliasing() -> None:

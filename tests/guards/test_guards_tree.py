@@ -36,9 +36,11 @@ from framejit.guards.source import (
     FunctionField,
     HandledException,
     Index,
+    IndexLookedUp,
     InstanceDict,
     Item,
     ItemCount,
+    ItemLookedUp,
     IteratorField,
     IteratorItem,
     Local,
@@ -82,7 +84,7 @@ def test_accessor_agrees_with_fetch(kind: type[Source], payload: Any) -> None:
 
 
 def test_step_is_tested_for_every_accessor() -> None:
-    elsewhere = {Root, Local, FrameFunction, HandledException, Pinned, CAttr}
+    elsewhere = {Root, Local, FrameFunction, HandledException, Pinned, CAttr, ItemLookedUp, IndexLookedUp}
     assert {kind for kind, _ in STEPS} | elsewhere == {kind for kind in SOURCES.values() if kind.__module__ == Source.__module__}
 
 
@@ -94,6 +96,58 @@ def test_local_function_and_pinned() -> None:
     assert matched(build([], captures, []), 1) is None
     assert matched(build([], captures, []), 1, _runtime.Unset) is None
     assert matched(build([], captures, []), _runtime.Unset, 2) is not None
+
+
+@pytest.mark.parametrize("kind", [ItemLookedUp, IndexLookedUp])
+def test_lookup_agrees_with_fetch(kind: type[Source]) -> None:
+    root = Root()
+    source = slot(root).child(kind, slot(root, 1))
+    capture, absent = build([], [source], []), build([IsMissing(source, HERE)], [], [])
+    containers = [*STRANGE, [1, 2], (3, "four"), {"a": 1, 1: 2, -1: 3}, {True: 4, 2**70: 5}, deque([1])]
+    found_some = False
+    for container in containers:
+        for key in ("a", 0, 1, -1, 2**70, True, 1.0, None, [1], (1, 2)):
+            expected = source.fetch(call_of(container, key))
+            for _ in range(2):
+                found = matched(capture, container, key)
+                assert (found is None) == (expected is MISSING), (container, key, expected)
+                assert found is None or found[0] is expected
+                found_some |= found is not None
+            assert agrees(absent, container, key) == (expected is MISSING)
+    assert found_some
+
+
+def test_lookups_come_after_their_keys() -> None:
+    root = Root()
+    a, b = slot(root), slot(root, 1)
+    by_each_other = [a.child(Index, 0).child(IndexLookedUp, b.child(Index, 1)), b.child(Index, 0).child(IndexLookedUp, a.child(Index, 1))]
+    by_what_is_found = a.child(Index, 0).child(IndexLookedUp, by_each_other[1])
+    inside = by_what_is_found.child(Index, 0)
+    built = build([Equals(inside, HERE, "yes"), TypeIs(by_what_is_found, HERE, tuple)], [by_what_is_found, *by_each_other], [])
+    values = [0, ("no",), ("yes",)]
+    assert matched(built, (values, 1), ([1, 2], 0)) == [("yes",), 0, 2]
+    assert matched(built, (values, 0), ([1, 2], 0)) is None
+    values[1] = ("yes",)
+    assert matched(built, (values, 0), ([1, 2], 2)) == [("yes",), ("yes",), 1]
+    with pytest.raises(ValueError, match="after its key"):
+        _runtime.GuardTree([(_runtime.ACCESSORS["root"], 0, None), (_runtime.ACCESSORS["index_looked_up"], 0, 1)], [], [], [])
+
+
+def test_values_below_a_lookup_are_seen_to_change() -> None:
+    root = Root()
+    found = slot(root).child(ItemLookedUp, slot(root, 1))
+    built = build([TypeIs(found, HERE, Plain), Equals(found.child(InstanceDict).child(Item, "n"), HERE, 1)], [], [])
+    one, other = Plain(), Plain()
+    one.n, other.n = 1, 2
+    table = {"one": one, "other": other}
+    for key, expected in (("one", True), ("other", False), ("one", True), ("one", True), ("other", False)):
+        assert agrees(built, table, key) == expected
+    other.n = 1
+    for key in ("one", "other", "other", "one"):
+        assert agrees(built, table, key)
+    one.n = 3
+    table["other"] = one
+    assert not agrees(built, table, "one") and not agrees(built, table, "other") and not agrees(built, table, "none")
 
 
 def test_handled_exception() -> None:

@@ -93,6 +93,32 @@ def test_eager_then_compile():
         assert [ran(x), ran(x)] == ["eager", "compiled"]
 
 
+def test_eager_then_compile_learns_what_varies():
+    def f(t, n, rest):
+        return (t * n + len(rest)) * rest["scale"], rest["tensors"][0].sum()
+
+    with framejit.set_stance("eager_then_compile"):
+        fast = framejit.compile(f, backend="eager", fullgraph=True)
+        for rows, n in ((3, 2), (4, 5), (6, 7), (7, 9)):
+            args = torch.ones(rows, 2), n, {"scale": n / 4, "tensors": [torch.ones(2, rows)]}
+            result, expected = fast(*args), f(*args)
+            assert torch.equal(result[0], expected[0]) and torch.equal(result[1], expected[1])
+        assert framejit.statistics()["graphs"] == len(fast.entries) == 1
+        fast(torch.ones(8, 3), 9, args[2])  # this size hadn't varied
+        assert framejit.statistics()["graphs"] == 2
+
+
+def test_eager_then_compile_with_nothing_symbolic():
+    with framejit.set_stance("eager_then_compile"):
+        fast = framejit.compile(lambda t: t + 1, backend="eager", dynamic=False)
+        for rows in (3, 4, 5):
+            fast(torch.ones(rows))
+        assert len(fast.entries) == 2
+        fast = framejit.compile(lambda t: t.sin(), backend="eager")
+        fast(torch.ones(3)), fast(torch.ones(3, 3)), fast(torch.ones(4, 3))
+        assert framejit.statistics()["graphs"] == 4
+
+
 def test_eager_then_compile_over_a_graph_break():
     fast = framejit.compile(lambda t: (framejit.graph_break(), t + 1)[1] * 2, backend="eager")
     with framejit.set_stance("eager_then_compile"):

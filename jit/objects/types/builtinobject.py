@@ -30,6 +30,7 @@ from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.funcobject import MethodObject
+from framejit.objects.types.scalarsubclass import taken_for_plain
 from framejit.program import classes
 
 AutogradNode: type = torch._C._FunctionBase
@@ -46,6 +47,7 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
     if operation is not None:
         found = torch_call(vm, operation, args, kwargs, vm.const(function))
     else:
+        args = taken_for_plain(vm, function, args)
         found = by_registry(vm, function, args, kwargs) or by_library(vm, vm.const(function), args, kwargs)
     if found is not None:
         return found

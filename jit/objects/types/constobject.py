@@ -115,6 +115,8 @@ SINGLETON_OBJECTS: dict[Any, ConstObject] = {None: NONE, NotImplemented: NOT_IMP
 
 CONST_CLASSES: dict[type, type[ConstObject]] = dict.fromkeys((complex, str, bytes), ConstObject)
 """The classes of the Objects of scalars. build.py adds those of ints and floats."""
+SUBCLASS_WRAPPERS: dict[type, Callable[[VM, Any, Source], Object]] = {}
+"""What wraps instances of a user's subclasses, by base. scalarsubclass.py fills it."""
 CONST_BUILDERS: dict[type, Callable[[Any, Any], Object]] = {}
 """The constructors of Objects for containers of constants: exact type -> build(vm, value). The files of those types fill it."""
 
@@ -152,7 +154,8 @@ def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
     if issubclass(type(value), enum.Enum):
         return EnumObject(value, source, pending=True)
     if type(value) not in EXACT:
-        return wrapper_for(object).wrap(vm, value, source)
+        subclass = next((wrap for base, wrap in SUBCLASS_WRAPPERS.items() if issubclass(type(value), base)), wrapper_for(object).wrap)
+        return subclass(vm, value, source)
     return CONST_CLASSES.get(type(value), ConstObject)(value, source, pending=source is not None)
 
 

@@ -20,6 +20,7 @@ from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Ob
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
 from framejit.objects.types.iterobject import IteratorObject
+from framejit.objects.types.openkeys import is_open, item_at_open_key
 from framejit.program import classes
 
 Entry = tuple[Object, Object]
@@ -164,6 +165,11 @@ class DictObject(Namespace):
 
     def get_item(self, vm: VM, key: Object) -> Object | None:
         """The value of any hashable key, or None if it is missing; `__missing__` isn't called."""
+        key = vm.observe(key)
+        if self.source is not None and is_open(key) and not (self.complete or self.stores or self.removed) and self.has_plain_keys():
+            found = item_at_open_key(vm, self.source, self.value, key)
+            if found is not MISSING:
+                return found  # type: ignore[no-any-return]
         return self.lookup(vm, abstract.dict_key(vm, key))
 
     def has(self, vm: VM, key: Object) -> bool:

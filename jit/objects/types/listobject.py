@@ -13,6 +13,7 @@ from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import SequenceIterator, list_iterator
+from framejit.objects.types.openkeys import item_at_open_index
 from framejit.objects.types.tupleobject import item_at, present_item, reject_own_items
 
 
@@ -116,9 +117,16 @@ class ListObject(Object):
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
         if self.cls is list and key.cls is int:
+            if self.source is not None and self.is_as_outside() and (item := item_at_open_index(vm, self, key)) is not None:
+                return item
             index = key.constant(vm)
             return self.peek(vm, index) or item_at(vm, self.items(vm), index, "list")
         return None
+
+    def is_as_outside(self) -> bool:
+        """Return whether the items that a list from outside had are still where they were."""
+        elements, original = self.elements, self.original
+        return elements is None or (len(elements) >= len(original) and all(now is before for now, before in zip(elements, original)))
 
     def peek(self, vm: VM, index: int) -> Object | None:
         """One item of a list from outside whose contents aren't known, counted from its beginning, or one of the appended items, counted from the end;

@@ -8,7 +8,8 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import type_name
-from framejit.guards.kinds import SetEquals, ValueIs
+from framejit.guards.kinds import Length, SetEquals, ValueIs
+from framejit.guards.relations import Element, cannot_equal_others
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import NUMBERS_OF_FIXED_HASH, VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
@@ -166,9 +167,23 @@ class SetObject(Operand):
         if self.source is not None:
             vm.effects.mutated(self)
 
+    def has_objects(self) -> bool:
+        """Return whether this is a set from outside that the trace hasn't opened, and whose elements are objects that compare by identity, or constants. Guards
+        nothing."""
+        if self.table is not None:
+            return False
+        elements = list(self.family.__iter__(self.value))
+        return not all(map(is_fixed, elements)) and all(map(cannot_equal_others, elements))
+
     def has(self, vm: VM, item: Object) -> bool:
         """Membership; a set is looked up as the frozenset of its elements (Objects/setobject.c: set_contains)."""
         item = vm.observe(item)
+        if self.has_objects() and is_plain_object(vm, item):
+            is_in = item.source is not None and any(element is item.value for element in self.family.__iter__(self.value))
+            if item.source is not None:
+                assert self.source is not None
+                vm.relate(Element, item.source, self.source, is_in)
+            return is_in
         key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else abstract.set_element(vm, item)
         return self.holds(vm, key)
 
@@ -221,10 +236,19 @@ class SetObject(Operand):
         return SetIterator(vm, self) if self.cls is self.family else Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.open(vm)) if self.cls is self.family else Object.truth(self, vm)
+        return bool(self.count(vm)) if self.cls is self.family else Object.truth(self, vm)
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.open(vm))) if self.cls is self.family else Object.length(self, vm)
+        return vm.const(self.count(vm)) if self.cls is self.family else Object.length(self, vm)
+
+    def count(self, vm: VM) -> int:
+        """The number of elements. That of a set of objects from outside is guarded, and not the objects."""
+        if not self.has_objects():
+            return len(self.open(vm))
+        size = self.family.__len__(self.value)
+        assert self.source is not None
+        vm.guard(Length, self.source, size)
+        return size  # type: ignore[no-any-return]
 
     def contains(self, vm: VM, item: Object) -> Object | None:
         return vm.const(self.has(vm, item)) if self.cls is self.family else None
@@ -356,6 +380,13 @@ class SetIterator(IteratorObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))
+
+
+def is_plain_object(vm: VM, item: Object) -> bool:
+    """Return whether a value that the trace has made, or found at a path, hashes and compares by identity; guards that its class says so."""
+    if item.source is None and item.value is not MISSING:
+        return False
+    return all(vm.raw_type_lookup(item.cls, name) is getattr(object, name) for name in ("__hash__", "__eq__"))
 
 
 def is_fixed(value: Any) -> bool:

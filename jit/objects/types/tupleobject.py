@@ -16,6 +16,7 @@ from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
+from framejit.objects.types.openkeys import item_at_open_index
 from framejit.program import classes
 
 CONVERSIONS = ("__index__", "__int__", "__float__", "__complex__", "__str__", "__format__", "__fspath__")
@@ -119,6 +120,8 @@ class TupleObject(Object):
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
         if self.cls is tuple and key.cls is int:
+            if self.source is not None and (self.elements is not None or not self.guarded) and (item := item_at_open_index(vm, self, key)) is not None:
+                return item
             index = key.constant(vm)
             return self.peek(vm, index) or item_at(vm, self.items(vm), index, "tuple")
         return None

@@ -222,3 +222,67 @@ def test_what_questions_leave_of_an_iterator():
 
     for own in ((), (1,), (1, 2)):
         agree(asked, x, own)
+
+
+class Part:
+    pass
+
+
+def test_membership_in_sets_of_objects_from_outside():
+    one, other, third = Part(), Part(), torch.nn.Identity()
+
+    def f(t, part, parts):
+        made = Part()
+        return t * (part in parts) + (made in parts) * 5 + len(parts) + (2 if parts else 0), (part not in parts), (third in parts)
+
+    for kind in (set, frozenset):
+        compiled = framejit.compile(f, backend="eager", fullgraph=True)
+        for part, parts in ((one, {one}), (other, {one}), (one, {one, "text", third}), (other, {one, other, 2}), (third, {third}), (one, {one})):
+            result, expected = compiled(x, part, kind(parts)), f(x, part, kind(parts))
+            assert torch.equal(result[0], expected[0]) and result[1:] == expected[1:]
+
+
+def test_set_of_objects_that_changes_between_calls():
+    one, other = Part(), Part()
+    parts = {one, other}
+    compiled = framejit.compile(lambda t, part: t * 2 if part in parts else t, backend="eager", fullgraph=True)
+    before = framejit.statistics()["frames"]
+    assert torch.equal(compiled(x, one), x * 2) and torch.equal(compiled(x, other), x * 2)
+    parts.discard(other)
+    assert torch.equal(compiled(x, one), x * 2)
+    assert framejit.statistics()["frames"] == before + 1  # the others in the set don't matter
+    assert torch.equal(compiled(x, other), x) and torch.equal(compiled(x, Part()), x)
+    parts.add(other)
+    assert torch.equal(compiled(x, other), x * 2)
+
+
+def test_objects_that_decide_themselves_what_they_equal_are_left_to_native_code():
+    class Equal:
+        def __hash__(self):
+            return object.__hash__(one)
+
+        def __eq__(self, other):
+            return True
+
+    one = Part()
+    f = lambda t, part, parts: t * (part in parts)
+    compiled = framejit.compile(f, backend="eager")
+    for parts in ({Part()}, {Equal()}, {Part(), Equal()}, {Part()}):
+        assert torch.equal(compiled(x, one, parts), f(x, one, parts))
+    original = Part.__eq__
+    Part.__eq__, Part.__hash__ = lambda self, other: True, lambda self: 1
+    try:
+        parts = {Part()}
+        assert torch.equal(compiled(x, one, parts), f(x, one, parts))
+    finally:
+        Part.__eq__, Part.__hash__ = original, object.__hash__
+
+
+def test_set_of_objects_keeps_nothing_alive():
+    part = Part()
+    gone = weakref.ref(part)
+    compiled = framejit.compile(lambda t, part, parts: t * (part in parts), backend="eager", fullgraph=True)
+    compiled(x, part, {part})
+    del part
+    gc.collect()
+    assert gone() is None

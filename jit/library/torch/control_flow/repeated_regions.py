@@ -24,7 +24,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.fake import version_of
 from framejit.graph.inner import likeness
 from framejit.guards.kinds import Guard, TensorMatch, TypeIs, exact_key
-from framejit.guards.source import MISSING, Pinned, Source
+from framejit.guards.source import MISSING, LookedUp, Pinned, Source
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph
 from framejit.objects.core.object import Object, settle
 from framejit.objects.numbers.numberobject import NumberObject
@@ -184,7 +184,7 @@ def fetched(vm: TorchVM, source: Source, values: dict[Source, Any]) -> Any:
         return vm.call
     if source not in values:
         base = fetched(vm, source.base, values)
-        values[source] = MISSING if base is MISSING else source.step(base)
+        values[source] = MISSING if base is MISSING else source.fetch(vm.call) if isinstance(source, LookedUp) else source.step(base)
     return values[source]
 
 
@@ -210,8 +210,10 @@ def on_the_way(sources: Iterable[Source | None]) -> set[Source]:
 
 
 def below(source: Source | None, places: set[Source]) -> bool:
-    """Return whether a path goes through one of these."""
+    """Return whether a path, or that of a key by which it looks something up, goes through one of these."""
     while source is not None and source not in places:
+        if isinstance(source, LookedUp) and below(source.payload, places):
+            return True
         source = source.base
     return source is not None
 

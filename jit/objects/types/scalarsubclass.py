@@ -1,0 +1,139 @@
+"""Instances of the program's subclasses of int, float and str. Methods in C of these types take such an instance for the exact value in it."""
+
+from __future__ import annotations
+
+import enum
+from types import MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING, CAttr, Source
+from framejit.objects.core import abstract
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object
+from framejit.objects.core.registry import models
+from framejit.objects.types.constobject import SUBCLASS_WRAPPERS, c_new
+from framejit.objects.types.userobject import UserObject
+from framejit.program import classes
+
+BASES: tuple[Any, ...] = (int, float, str)
+MAKERS: tuple[Any, ...] = tuple(base.__new__ for base in BASES)
+ON_NUMBERS = dict.fromkeys((name for name in vars(int) if type(vars(int)[name]) is WrapperDescriptorType), (int, float))
+ON_TEXTS = dict.fromkeys(("__add__", "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), (str,))
+OTHERS: dict[Any, dict[str, tuple[Any, ...]]] = {
+    int: ON_NUMBERS, float: ON_NUMBERS, str: {**ON_TEXTS, **dict.fromkeys(("__getitem__", "__mul__", "__rmul__"), (int,))},
+}  # fmt: skip
+"""For each base and special method of it, the bases of other arguments that it takes for the exact values in them."""
+FORMAT = tuple(base.__format__ for base in BASES)
+READ_BY = {int: vars(int)["real"], float: vars(float)["real"]}
+"""For each base, the attribute `real` in C that gives the exact value, for guards. There is none for str."""
+
+
+class ScalarSubclassObject(UserObject):
+    """An instance of a class of the program's that derives from int, float or str. `plain`: the exact value; None until one from outside is asked for it."""
+
+    __slots__ = ("plain",)
+
+    def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING, plain: Object | None = None) -> None:
+        super().__init__(cls, source, value)
+        self.plain = plain
+
+    @property
+    def base(self) -> Any:
+        return next(base for base in BASES if issubclass(self.cls, base))
+
+    def plain_value(self, vm: VM) -> Object:
+        """The exact int, float or str. Raises NotConstant for an instance from outside of which a guard can't read it."""
+        if self.plain is None:
+            is_read_in_c = vm.raw_type_lookup(self.cls, "__getattribute__") is self.base.__getattribute__
+            if self.source is None or not is_read_in_c or vm.raw_type_lookup(self.cls, "real") is not READ_BY.get(self.base):
+                raise NotConstant(self)
+            real = vm.wrap(READ_BY[self.base].__get__(self.value), self.source.child(CAttr, "real"))
+            vm.trail.fill(self, "plain", vm.observe(real))
+        assert self.plain is not None
+        return self.plain
+
+    def hash_key(self, vm: VM) -> Any:
+        own = [vm.raw_type_lookup(self.cls, name) is getattr(self.base, name) for name in ("__hash__", "__eq__")]
+        return self.plain_value(vm).hash_key(vm) if all(own) and self.source is None else super().hash_key(vm)
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        if vm.raw_type_lookup(self.cls, "__torch_function__") is not MISSING:
+            raise NotConstant(self)
+        return self.plain_value(vm).as_graph_argument(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.plain is not None
+        cg.load_const(self.cls)
+        cg.load(self.plain)
+        cg.call_const(c_new(self.cls), 2)
+
+    def referents(self) -> list[Object]:
+        return [*super().referents(), *([] if self.plain is None or self.source is not None else [self.plain])]
+
+
+def is_scalar_subclass(cls: type) -> bool:
+    """Return whether instances of a class are made by `int.__new__`, `float.__new__` or `str.__new__`, and are neither exact nor members of an enum."""
+    return cls not in BASES and not issubclass(cls, enum.Enum) and c_new(cls) in MAKERS
+
+
+def wrap_instance(vm: VM, value: Any, source: Source) -> Object:
+    """Wrap an instance from outside."""
+    cls = type(value)
+    return ScalarSubclassObject(cls, source, value) if is_scalar_subclass(cls) else UserObject(cls, source, value)
+
+
+SUBCLASS_WRAPPERS |= dict.fromkeys(BASES, wrap_instance)
+
+
+def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
+    """The arguments of a function in C: a method of int, float or str takes instances of subclasses for the exact values in them. Arguments after the first
+    are only taken so where no text, and no error, could show their class."""
+    if type(function) not in (WrapperDescriptorType, MethodDescriptorType) or function.__objclass__ not in BASES or not args:
+        return args
+    base, receiver, rest = function.__objclass__, vm.observe(args[0]), args[1:]
+    if isinstance(receiver, ScalarSubclassObject):
+        if receiver.base is not base or function.__name__ == "__rmod__" or (function in FORMAT and not has_plain_text(vm, receiver.cls, base)):
+            return args
+    taken = OTHERS.get(base, {}).get(function.__name__, ()) if type(function) is WrapperDescriptorType else ()
+    try:
+        return [plain_of(vm, receiver, BASES), *[plain_of(vm, vm.observe(arg), taken) for arg in rest]] if taken else [plain_of(vm, receiver, BASES), *rest]
+    except NotConstant:
+        return args
+
+
+def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:
+    """The exact value in an instance of a subclass of one of `bases`; another value as it is."""
+    return value.plain_value(vm) if isinstance(value, ScalarSubclassObject) and value.base in bases else value
+
+
+def has_plain_text(vm: VM, cls: type, base: Any) -> bool:
+    """Return whether `str()` of an instance of a class, which `__format__` calls if there is no format, gives the text that the base gives."""
+    return all(vm.raw_type_lookup(cls, name) is getattr(base, name) for name in ("__str__", "__repr__"))
+
+
+def made(vm: VM, base: Any, cls: Object, args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:
+    """`base.__new__(cls, *args, **kwargs)` (long_subtype_new, float_subtype_new, unicode_subtype_new): a new instance with the value that the base makes."""
+    real = vm.observe(cls).value
+    if not isinstance(real, type) or not issubclass(real, base) or not classes.known_by_identity(real):
+        vm.unsupported(breaks.UnsupportedCall(f"{base.__name__}.__new__ of what is no subclass of {base.__name__}"))
+    plain = vm.observe(abstract.call(vm, vm.const(base), list(args), kwargs))
+    if real is base:
+        return plain
+    if not is_scalar_subclass(real) or plain.cls is not base:
+        vm.unsupported(breaks.UnsupportedCall(f"{base.__name__}.__new__ of {classes.qualname(real)}"))
+    return ScalarSubclassObject(real, plain=plain)
+
+
+@models(int.__new__)
+def int_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return made(vm, int, cls, args, kwargs)
+
+
+@models(float.__new__)
+def float_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return made(vm, float, cls, args, kwargs)
+
+
+@models(str.__new__)
+def str_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return made(vm, str, cls, args, kwargs)

@@ -1,0 +1,147 @@
+"""Instances of subclasses of int, float and str, made in compiled functions and from outside: their methods in C, attributes, identity, texts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from agreement import agree
+
+import framejit
+
+x = torch.arange(4.0)
+
+
+class Steps(int):
+    """A count with a unit."""
+
+    unit = "steps"
+
+    def doubled(self):
+        return Steps(self * 2)
+
+
+class Inches(float):
+    def __new__(cls, value, label=None):
+        made = super().__new__(cls, value * 2)
+        made.label = label
+        return made
+
+
+class Name(str):
+    __slots__ = ()
+
+    def shout(self):
+        return Name(self.upper() + "!")
+
+
+class Loud(str):
+    def __str__(self):
+        return "LOUD"
+
+    def __format__(self, spec):
+        return "FORMATTED"
+
+
+class Odd(int):
+    def __add__(self, other):
+        return "added"
+
+    __radd__ = __add__
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def arithmetic(t):
+    a, b = Steps(5), Steps("7")
+    return [t * a, a + b, 1 + a, a < b, -a, a / 2, divmod(b, 2), a == 5, hash(a) == hash(5), type(a + b) is int, isinstance(a, int),
+            b.bit_length(), bool(Steps())]
+
+
+def instances(t):
+    a, b, c = Steps(5), Inches(1.5, "long"), Name("abc")
+    a.extra = t
+    return a, b, c, c.shout(), a.doubled(), type(a.doubled()) is Steps, vars(b), a.unit, [a], {"k": b}, (c, a), a is a, Steps(5) is a
+
+
+def texts(t):
+    a, b, c, loud = Steps(5), Inches(1.5), Name("abc"), Loud("%s!")
+    return f"{a} {b:.2f} {c!r} {c:>5}", str(a), repr(b), c + "d", "d" + c, c[0], len(c), "b" in c, c.split("b"), c == "abc", type(str(c)) is str, \
+        loud % 2, "%s" % loud, "{}".format(loud), f"{loud}", "-".join([c, loud]), loud + loud
+
+
+def as_keys(t):
+    table = {Steps(5): t, Name("abc"): t + 1, 2.0: t * 2}
+    return table[5], table["abc"], table[Inches(1.0)], Steps(2) in table, [type(key).__name__ for key in table]
+
+
+def overridden(t):
+    a = Odd(3)
+    return a + 1, 1 + a, a == 7, t * a, type(a).__name__
+
+
+@pytest.mark.parametrize("program", [arithmetic, instances, texts, as_keys, overridden])
+def test_instances_made_in_compiled_functions(program):
+    framejit.reset()
+    agree(program, x, fullgraph=False)
+
+
+@pytest.mark.parametrize("program", [arithmetic, overridden, lambda t: t * Inches(1.5, "l") + len(Name("abc")) + Steps(t.shape[0])])
+def test_they_split_no_graph(program):
+    framejit.reset()
+    framejit.compile(program, backend="eager", fullgraph=True)(x)
+
+
+def error_of(program, t):
+    try:
+        return program(t)
+    except (TypeError, ValueError, LookupError) as error:
+        return type(error).__name__, str(error)
+
+
+@pytest.mark.parametrize("program", [
+    lambda t: Steps("no"), lambda t: Steps(None), lambda t: Inches([1]), lambda t: int.__new__(), lambda t: float.__new__(3), lambda t: int.__new__(str, 3),
+    lambda t: Steps(1, 2), lambda t: Name(b"x", "no such encoding"), lambda t: {Odd(1): 2},
+    lambda t: "abc"[Name("b")], lambda t: Name("abc") + Steps(1), lambda t: Steps(1) + Name("a"), lambda t: Steps(1) in Name("abc"),
+    lambda t: "a".center(Name("b")), lambda t: float.__gt__(Steps(1), 2.0), lambda t: Name("a").startswith(Steps(1)), lambda t: Steps(1) / Steps(0),
+    lambda t: Name("abc")[Steps(7)],
+])  # fmt: skip
+def test_errors(program):
+    agree(lambda t: error_of(program, t), x, fullgraph=False)
+
+
+def test_instances_from_outside_are_read_by_guards():
+    f = lambda t, steps, inches: t * steps + inches + (steps + 1)
+    compiled = framejit.compile(f, backend="eager", fullgraph=True)
+    for steps, inches in ((2, 0.0), (3, 1.5), (2, -0.0), (2, math.inf), (2, 0.0)):
+        steps, inches = Steps(steps), Inches(inches)
+        result, expected = compiled(x, steps, inches), f(x, steps, inches)
+        assert torch.equal(result, expected) and torch.equal(result.signbit(), expected.signbit())
+    g = framejit.compile(lambda t, steps: (steps, t + 1), backend="eager", fullgraph=True)
+    given = Steps(9)
+    assert g(x, given)[0] is given and g(x, Steps(10))[0] == 10
+    assert framejit.statistics()["internal_errors"] == 0
+
+
+def test_class_that_changes_is_noticed():
+    class Changing(int):
+        pass
+
+    f = lambda t, n: t * (Changing(2) + 1) + (n + 1)
+    compiled = framejit.compile(f, backend="eager")
+    assert torch.equal(compiled(x, Changing(3)), f(x, Changing(3)))
+    Changing.__add__ = lambda self, other: 10
+    assert torch.equal(compiled(x, Changing(3)), f(x, Changing(3)))
+    Changing.real = property(lambda self: 7)
+    assert torch.equal(compiled(x, Changing(3)), f(x, Changing(3)))
+
+
+def test_sizes_inside():
+    f = lambda t: t * Steps(t.shape[0]) + Steps(t.shape[0] + 1)
+    compiled = framejit.compile(f, backend="eager", dynamic=True, fullgraph=True)
+    for size in (3, 4, 5):
+        assert torch.equal(compiled(torch.ones(size)), f(torch.ones(size)))
