@@ -68,7 +68,7 @@ def isolated(entry: Entry, compiler: str, measures: Sequence[str], timeout: floa
     except isolate.Crash as crash:
         error = str(crash).strip().splitlines()[-1]
         failed = {"excluded": "", "verdict": "failed", "error": error, "graphs": 0, "breaks": 0, "reasons": [], "first_call": None}
-        return {"entry": entry.key, "compiler": compiler, "model": "", "excluded": "", "measures": {measure: failed for measure in measures}}
+        return {"entry": entry.key, "compiler": compiler, "model": "", "excluded": "", "measures": dict.fromkeys(measures, failed)}
 
 
 def arguments() -> argparse.Namespace:
@@ -134,8 +134,8 @@ def summary(record: Record) -> str:
 def _detail(result: Record) -> str:
     """What is to be said about a result that isn't whole."""
     for name in ("excluded", "wrong", "error"):
-        if result[name] if name in result else "":
-            return str(result[name])
+        if text := result.get(name, ""):
+            return str(text)
     if result.get("uncompiled"):
         return "; ".join(result["uncompiled"])
     if result["verdict"] == "whole":
@@ -167,10 +167,11 @@ def page(records: list[Record]) -> str:
             "python -m tools.bench.corpus --compilers framejit,torch --markdown docs/corpus.md",
             "```",
             "",
-            f"Architectures of transformers, timm and diffusers, one model of each, on torch {torch.__version__} and Python {platform.python_version()}. A model is",
-            "built from a small configuration with random weights, and compiled with the backend `eager`, so that only capturing counts. *Whole* is one graph",
-            "without a break. *Wrong* is any difference from eager, to the last bit, in results, loss, gradients, buffers or the state of random generators, in two",
-            "calls. *Failed* is an exception that eager doesn't raise, or a process that died or took too long. *First call* is the median of processor seconds.",
+            f"Architectures of transformers, timm and diffusers, one model of each, on torch {torch.__version__} and Python",
+            f"{platform.python_version()}. A model is built from a small configuration with random weights, and compiled with the backend `eager`, so that only",
+            "capturing counts. *Whole* is one graph without a break. *Wrong* is any difference from eager, to the last bit, in results, loss, gradients, buffers",
+            "or the state of random generators, in two calls. *Failed* is an exception that eager doesn't raise, or a process that died or took too long.",
+            "*Breaks* are those of the first call, and *first call* is the median of its processor seconds.",
             "",
             *_totals(records),
             "",

@@ -16,12 +16,14 @@ LAYERS = re.compile(
     r"^(num_(hidden_|encoder_|decoder_|transformer_)?(layers|blocks|hidden_layers)|n_layers?|(\w+_)?(encoder|decoder)_layers|(enc|dec)_layers|depth|layers"
     r"|num_layers_per_block|\w*_num_hidden_layers|num_single_layers|num_refiner_layers)$"
 )
-LAYERS_OF_STAGES = re.compile(r"^(depths|layer_depths|num_blocks_per_stage|blocks_per_stage|num_block_repeats|layers_per_block|stage_numb_of_layers|num_conv_blocks)$")
+LAYERS_OF_STAGES = re.compile(
+    r"^(depths|layer_depths|num_blocks_per_stage|blocks_per_stage|num_block_repeats|layers_per_block|stage_numb_of_layers|num_conv_blocks)$"
+)
 WIDTHS = re.compile(
     r"^(d_model|d_ff|d_kv|d_inner|n_embd|n_inner|hidden|dim|(\w+_)?(hidden_size|hidden_sizes|intermediate_size|embedding_size|embed_dims?|ffn_dim|head_dim|dim|dims"
     r"|hidden_dim|projection_dim|proj_dim|mlp_dim|output_size|hidden_channels|feedforward_dim|lora_rank|d_model|dim_feedforward|units|state_size|rank))$"
 )
-NOT_WIDTHS = re.compile(r"(tubelet|patch|window|image|kernel|vocab|conv|tdnn|conv_depthwise|codebook|input|num_|max_|fft|mel|spec|crop|in_dim|adapter|time_step)")
+NOT_WIDTHS = re.compile(r"tubelet|patch|window|image|kernel|vocab|conv|tdnn|codebook|input|num_|max_|fft|mel|spec|crop|in_dim|adapter|time_step")
 EXPERT_COUNTS = re.compile(r"^(num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts)$")
 VOCABULARIES = re.compile(r"^(\w+_)?vocab_size(_\w+)?$")
 TOKENS = re.compile(r"(_token_id|_token_index|_tok_id|_token_ids)$")

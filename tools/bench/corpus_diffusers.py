@@ -15,6 +15,8 @@ BATCH = 1
 SIZE = 16
 """Height and width of a latent image, in pixels."""
 TOKENS = 8
+TEXT_WIDTHS = ("cross_attention_dim", "joint_attention_dim", "caption_channels", "text_dim", "text_embed_dim")
+"""Names of the arguments that say how wide the embeddings of a text are."""
 
 Values = dict[str, Any]
 
@@ -27,9 +29,8 @@ def attempts(cls: type[nn.Module], check_size: Callable[[Callable[[], nn.Module]
         check_size: raises an exception for models of too many parameters.
     """
     for scale in corpus_configs.SCALES:
-        arguments = {
-            name: parameter.default for name, parameter in inspect.signature(cls.__init__).parameters.items() if parameter.default is not inspect.Parameter.empty
-        }
+        parameters = inspect.signature(cls.__init__).parameters
+        arguments = {name: parameter.default for name, parameter in parameters.items() if parameter.default is not inspect.Parameter.empty}
         changed = corpus_configs.smaller_values(arguments, scale)
         try:
             check_size(lambda changed=changed: cls(**changed))
@@ -59,7 +60,7 @@ def _shapes(sizes: Values) -> Iterator[tuple[int, ...]]:
 def _inputs(model: nn.Module, sizes: Values, shape: tuple[int, ...]) -> Values | Exception:
     """Values for what `forward` insists on, and for what says which text a picture is of."""
     takes = inspect.signature(model.forward).parameters
-    text = next((sizes[name] for name in ("cross_attention_dim", "joint_attention_dim", "caption_channels", "text_dim", "text_embed_dim") if sizes.get(name)), 32)
+    text = next((sizes[name] for name in TEXT_WIDTHS if sizes.get(name)), 32)
     text = text[0] if isinstance(text, (list, tuple)) else text
     pooled = sizes.get("pooled_projection_dim") or 32
     rules: dict[str, Callable[[], Any]] = {

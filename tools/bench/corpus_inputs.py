@@ -29,6 +29,10 @@ FIRST_WORD = 8
 Inputs = dict[str, Any]
 
 
+MOST_PICTURE_TOKENS = 3000
+"""Tokens for the parts of one picture."""
+
+
 class NoInput(Exception):
     """There is no rule for what `forward` takes under this name."""
 
@@ -55,10 +59,16 @@ class Sizes:
             value = value[-1] if value else default
         return int(value)
 
+    def text(self) -> Any:
+        """The configuration of the part that reads tokens."""
+        try:
+            return self.config.get_text_config(decoder=True)
+        except ValueError:
+            return self.config
+
     def vocabulary(self) -> int:
         """Numbers of tokens lie below it."""
-        text = self.config.get_text_config()
-        size = getattr(text, "vocab_size", None) or self.number("vocab_size", "decoder_vocab_size", default=64)
+        size = getattr(self.text(), "vocab_size", None) or self.number("vocab_size", "decoder_vocab_size", default=64)
         return int(size[-1] if isinstance(size, (list, tuple)) else size)
 
     def special(self) -> set[int]:
@@ -121,6 +131,7 @@ def _images(sizes: Sizes, model: nn.Module) -> Iterator[torch.Tensor]:
         yield torch.randn(BATCH, frames, sizes.channels(), height, width)
     yield torch.randn(BATCH, sizes.channels(), height, width)
     yield torch.randn(BATCH, 1, sizes.channels(), height, width)
+    yield torch.randn(BATCH, 2, sizes.channels(), height, width)
 
 
 def _sound(sizes: Sizes, model: nn.Module) -> Iterator[torch.Tensor]:
@@ -307,8 +318,11 @@ def with_picture_tokens(model: nn.Module, given: Inputs, error: str) -> Inputs |
         token = sizes.get("audio_token_id", "audio_token_index", default=token)
     if match is None or token is None or "input_ids" not in given:
         return None
-    wanted = int(match.group(2) or match.group(4)) // BATCH
-    if not wanted or wanted > 2000 or (given["input_ids"] == token).any():
+    features = int(match.group(2) or match.group(4)) // BATCH
+    width = Sizes(sizes.text()).number("hidden_size", "d_model", "n_embd", default=1)
+    # Some messages count the numbers in the features instead of the features.
+    wanted = features if features <= MOST_PICTURE_TOKENS else features // width
+    if not 0 < wanted <= MOST_PICTURE_TOKENS or (given["input_ids"] == token).any():
         return None
     text = given["input_ids"]
     longer = torch.cat([text[:, :4], torch.full((BATCH, wanted), int(token)), text[:, 4:]], dim=1)

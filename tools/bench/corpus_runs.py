@@ -25,7 +25,7 @@ from tools.models import Example
 MEASURES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"eval": infer, "train": train}
 MEMORY = 7 << 30
 """Bytes of data that the process of an entry may have."""
-MOST_PARAMETERS = 40_000_000
+MOST_PARAMETERS = 100_000_000
 SEARCH_SECONDS = 90
 """Processor time in which a configuration must be found that runs in eager."""
 MOST_CLASSES = 4
@@ -42,6 +42,9 @@ class Result:
         excluded: why the measure isn't counted: it doesn't run in eager, or eager's own results vary.
         wrong: how the results differ from eager's; empty if they don't.
         error: the exception of the compiled call where eager raises none.
+        graphs: the graphs of the first call.
+        breaks: its graph breaks.
+        recompiles: the graphs that the second call adds: of a model that changes its own state, or that framejit makes more general.
         uncompiled: the frames that run uncompiled.
         first_call: processor time of the first compiled call, in seconds.
     """
@@ -121,6 +124,9 @@ def _of_transformers(name: str) -> Iterator[Built | Exception]:
             except corpus_inputs.NoInput as error:
                 yield error
                 break
+            except Exception as error:
+                # A rule asks the configuration for what it doesn't have.
+                yield error
 
 
 def _name_loss(model: Any) -> None:
@@ -235,14 +241,15 @@ def check(example: Example, measure: str, compiler: Compiler) -> Result:
             break
         if seed == 1:
             result.first_call = time.process_time() - start
+            _count(result, compiler)
         else:
+            result.recompiles = compiler.statistics().graphs - result.graphs
             expected, stream = _called(call, reference, reference, example, seed)
         if wrong := _difference(expected, actual, stream, advanced):
             if seed == 1 and (varies := _eager_varies(call, example, expected)):
                 return Result(excluded=varies)
             result.wrong = f"call {seed}: {wrong}"
             break
-    _count(result, compiler)
     return result
 
 
@@ -279,8 +286,8 @@ def _eager_varies(call: Callable[..., Any], example: Example, expected: Any) -> 
 
 
 def _count(result: Result, compiler: Compiler) -> None:
-    """Adds what the compiler says it has done."""
+    """Adds what the compiler says it has done in the first call."""
     statistics = compiler.statistics()
-    result.graphs, result.breaks, result.recompiles = statistics.graphs, statistics.graph_breaks, statistics.recompiles
+    result.graphs, result.breaks = statistics.graphs, statistics.graph_breaks
     result.uncompiled = [one_line(text) for text in statistics.uncompiled]
     result.reasons = list(dict.fromkeys(one_line(reason) for reason in statistics.reasons))
