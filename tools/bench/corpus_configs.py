@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-VOCABULARY = 1024
-EXPERTS = 8
-LARGEST_IMAGE = 224
+VOCABULARY = 512
+EXPERTS = 4
+LARGEST_IMAGE = 128
 
 LAYERS = re.compile(
     r"^(num_(hidden_|encoder_|decoder_|transformer_)?(layers|blocks|hidden_layers)|n_layers?|(\w+_)?(encoder|decoder)_layers|(enc|dec)_layers|depth|layers"
