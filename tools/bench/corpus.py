@@ -102,7 +102,7 @@ def main() -> int:
     if options.list:
         print(*(entry.key for entry in options.entries), sep="\n")
         return 0
-    isolate.preload("tools.bench.corpus_runs")
+    isolate.preload("framejit.compiler.compile", "tools.bench.corpus_runs")
     options.results.parent.mkdir(parents=True, exist_ok=True)
     done = {} if options.again else read(options.results)
     bad = 0
