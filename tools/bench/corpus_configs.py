@@ -91,7 +91,10 @@ def _shrink(config: Any, scale: Scale, tokens: dict[int, int]) -> None:
 def smaller_values(values: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """Smaller values for those of `values` that are sizes by their names."""
     changed: dict[str, Any] = {}
+    stages = {len(value) for name, value in values.items() if LAYERS_OF_STAGES.match(name) and isinstance(value, (list, tuple))}
     for name, value in values.items():
+        if name == "num_layers" and value in stages:
+            continue  # the number of stages
         if LAYERS.match(name) and isinstance(value, int) and not isinstance(value, bool) and scale.layers is not None:
             changed[name] = min(value, scale.layers)
         elif LAYERS_OF_STAGES.match(name) and isinstance(value, (list, tuple)) and scale.layers is not None:
@@ -102,8 +105,8 @@ def smaller_values(values: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
             changed[name] = min(value, 2)
         elif name in ("n_group", "topk_group") and isinstance(value, int):
             changed[name] = min(value, 2 if name == "n_group" else 1)
-        elif VOCABULARIES.match(name) and isinstance(value, int):
-            changed[name] = min(value, VOCABULARY)
+        elif VOCABULARIES.match(name) and (value is None or isinstance(value, int)):
+            changed[name] = min(value or VOCABULARY, VOCABULARY)
         elif IMAGES.match(name):
             changed[name] = _smaller_image(value)
         elif WIDTHS.match(name) and not NOT_WIDTHS.search(name):

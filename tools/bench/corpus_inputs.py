@@ -17,6 +17,8 @@ BATCH = 2
 LENGTH = 24
 ANSWER = 12
 """Tokens of a decoder's input."""
+LARGE_IMAGE = 288
+"""Height and width of the largest image that is tried, in pixels."""
 SAMPLES = 8000
 """Samples of a waveform."""
 FRAMES = 96
@@ -132,6 +134,8 @@ def _images(sizes: Sizes, model: nn.Module) -> Iterator[torch.Tensor]:
     yield torch.randn(BATCH, sizes.channels(), height, width)
     yield torch.randn(BATCH, 1, sizes.channels(), height, width)
     yield torch.randn(BATCH, 2, sizes.channels(), height, width)
+    # Detectors choose the best of many places.
+    yield torch.randn(BATCH, sizes.channels(), LARGE_IMAGE, LARGE_IMAGE)
 
 
 def _sound(sizes: Sizes, model: nn.Module) -> Iterator[torch.Tensor]:
