@@ -182,8 +182,8 @@ def _check_size(make: Callable[[], nn.Module]) -> None:
 
 def _ran(model: nn.Module, given: dict[str, Any], args: tuple[Any, ...] = ()) -> Built | Exception:
     """The example, or what it raises in eager."""
-    example = Example(copy.deepcopy(model), copy.deepcopy(args), copy.deepcopy(given))
     try:
+        example = Example(copy.deepcopy(model), copy.deepcopy(args), copy.deepcopy(given))
         seed_everything()
         infer(example.model, example)
     except Exception as error:
