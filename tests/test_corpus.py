@@ -117,6 +117,26 @@ def test_a_model_whose_results_vary_in_eager_is_not_counted() -> None:
     assert result.verdict == "excluded" and "eager's own results vary" in result.excluded
 
 
+class Asking(nn.Module):
+    """Computes something else where it is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * (x * 3 if torch.compiler.is_compiling() else x + x + x)
+
+
+@pytest.mark.parametrize("measure", ["eval", "train"])
+def test_a_model_that_asks_whether_it_is_compiled_is_compared_with_its_answer(measure: str) -> None:
+    example = Example(Asking(), (torch.full((3,), 0.1),))
+    result = corpus_runs.check(example, measure, Framejit())
+    assert (result.verdict, result.asks) == ("whole", True)
+    assert corpus_runs.check(example, measure, Changed(lambda result: result * 2)).verdict == "wrong"
+    assert not torch.compiler.is_compiling()
+
+
 def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What is in the file isn't run again; a measure that is missing is; the page has all of them."""
     ran: list[tuple[str, list[str]]] = []

@@ -178,6 +178,7 @@ def page(records: list[Record]) -> str:
             *_beside(records),
             *_reasons(records),
             *_problems(records),
+            *_asking(records),
             *_excluded(records),
         ]
     )
@@ -248,6 +249,15 @@ def _problems(records: list[Record]) -> list[str]:
         if result["verdict"] in ("uncompiled", "wrong", "failed")
     ]
     return ["## Wrong, uncompiled or failed", "", *lines, ""] if lines else []
+
+
+def _asking(records: list[Record]) -> list[str]:
+    """The models whose own code takes another way where it is compiled."""
+    names = {
+        record["entry"] for measure in corpus_runs.MEASURES for record, result in counted(records, "framejit", measure) if result.get("asks")
+    }
+    about = "These ask `torch.compiler.is_compiling()`, and then compute the same in another way. Their results are compared with eager's where the answer is yes:"
+    return [about + " " + ", ".join(sorted(names)) + ".", ""] if names else []
 
 
 def _excluded(records: list[Record]) -> list[str]:

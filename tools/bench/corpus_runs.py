@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 import resource
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy
 import torch
@@ -46,6 +48,7 @@ class Result:
         breaks: its graph breaks.
         recompiles: the graphs that the second call adds: of a model that changes its own state, or that framejit makes more general.
         uncompiled: the frames that run uncompiled.
+        asks: whether the model asks if it is compiled, and computes the same in another way then: the results are eager's where eager answers yes.
         first_call: processor time of the first compiled call, in seconds.
     """
 
@@ -57,6 +60,7 @@ class Result:
     recompiles: int = 0
     uncompiled: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    asks: bool = False
     first_call: float | None = None
 
     @property
@@ -223,10 +227,31 @@ def check(example: Example, measure: str, compiler: Compiler) -> Result:
         measure: a key of `MEASURES`.
         compiler: what compiles it; it is reset first.
     """
+    result = _compared(example, MEASURES[measure], compiler, asks=False)
+    if not result.wrong:
+        return result
+    answered = _compared(example, MEASURES[measure], compiler, asks=True)
+    return result if answered.wrong or answered.excluded else answered
+
+
+@contextlib.contextmanager
+def _answering(yes: bool) -> Iterator[None]:
+    """While this is entered with `yes`, `torch.compiler.is_compiling()` is true in eager code."""
+    with mock.patch.object(torch.compiler, "_is_compiling_flag", True) if yes else contextlib.nullcontext():
+        yield
+
+
+def _compared(example: Example, measured: Callable[..., Any], compiler: Compiler, asks: bool) -> Result:
+    """Two calls compared with eager's. `asks`: eager code is told that it is compiled."""
     compiler.reset()
-    call = MEASURES[measure]
     reference, subject = copy.deepcopy(example.model), copy.deepcopy(example.model)
-    result = Result()
+    result = Result(asks=asks)
+    compiled: Any = None
+
+    def call(target: Any, given: Example) -> Any:
+        with _answering(asks and target is not compiled):
+            return measured(target, given)
+
     try:
         expected, stream = _called(call, reference, reference, example)
     except Exception as error:
