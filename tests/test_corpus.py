@@ -125,7 +125,7 @@ class Asking(nn.Module):
         self.weight = nn.Parameter(torch.ones(()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.weight * (x * 3 if torch.compiler.is_compiling() else x + x + x)
+        return self.weight * x * (3 if torch.compiler.is_compiling() else 2)
 
 
 @pytest.mark.parametrize("measure", ["eval", "train"])

@@ -253,10 +253,8 @@ def _problems(records: list[Record]) -> list[str]:
 
 def _asking(records: list[Record]) -> list[str]:
     """The models whose own code takes another way where it is compiled."""
-    names = {
-        record["entry"] for measure in corpus_runs.MEASURES for record, result in counted(records, "framejit", measure) if result.get("asks")
-    }
-    about = "These ask `torch.compiler.is_compiling()`, and then compute the same in another way. Their results are compared with eager's where the answer is yes:"
+    names = {record["entry"] for measure in corpus_runs.MEASURES for record, result in counted(records, "framejit", measure) if result.get("asks")}
+    about = "These ask `torch.compiler.is_compiling()`, and compute the same in another way then. Their results are those of eager where the answer is yes:"
     return [about + " " + ", ".join(sorted(names)) + ".", ""] if names else []
 
 

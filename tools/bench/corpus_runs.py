@@ -28,7 +28,7 @@ MEASURES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"eval": inf
 MEMORY = 7 << 30
 """Bytes of data that the process of an entry may have."""
 MOST_PARAMETERS = 100_000_000
-SEARCH_SECONDS = 90
+SEARCH_SECONDS = 45
 """Processor time in which a configuration must be found that runs in eager."""
 MOST_CLASSES = 4
 """So many classes of a package of transformers are tried."""
