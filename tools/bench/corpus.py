@@ -24,6 +24,7 @@ from typing import Any
 
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["FRAMEJIT_CACHE"] = "0"
 
 import torch
 
@@ -118,7 +119,7 @@ def main() -> int:
             print(f"{number}/{len(options.entries)} {summary(record)} ({time.perf_counter() - start:.0f} s)", flush=True)
             bad += any(result["verdict"] in ("uncompiled", "wrong", "failed") for result in record["measures"].values())
     if options.markdown:
-        options.markdown.write_text(page(list(read(options.results).values())), encoding="utf-8")
+        options.markdown.write_text(page(list(read(options.results).values()), corpus_models.entries()), encoding="utf-8")
     return 1 if bad else 0
 
 
@@ -156,8 +157,8 @@ def counted(records: Iterable[Record], compiler: str, measure: str, library: str
     ]
 
 
-def page(records: list[Record]) -> str:
-    """The page in Markdown, put together from all records."""
+def page(records: list[Record], entries: Sequence[Entry]) -> str:
+    """The page in Markdown, put together from all records. `entries`: all that there are, run or not."""
     records = sorted(records, key=lambda record: record["entry"])
     return "\n".join(
         [
@@ -173,6 +174,8 @@ def page(records: list[Record]) -> str:
             "generators, in two calls. *Failed* is an exception that eager doesn't raise, or a process that died or took too long. *Breaks* are those of the",
             "first call, and *first call* is the median of its processor seconds.",
             "",
+            *_parts(records, entries),
+            "",
             *_totals(records),
             "",
             *_beside(records),
@@ -182,6 +185,14 @@ def page(records: list[Record]) -> str:
             *_excluded(records),
         ]
     )
+
+
+def _parts(records: list[Record], entries: Sequence[Entry]) -> list[str]:
+    """Which part of the corpus has run."""
+    tried = Counter(record["entry"].partition(":")[0] for record in records if record["compiler"] == "framejit")
+    counts = Counter(entry.library for entry in entries)
+    parts = [f"{tried[library]} of {counts[library]} of {library}" for library in LIBRARIES if counts[library]]
+    return [f"Tried so far: {', '.join(parts)}, spread evenly over each library's names. Those that [aren't counted](#not-counted) are listed at the end."]
 
 
 def _totals(records: list[Record]) -> list[str]:
