@@ -220,9 +220,10 @@ def _row(results: list[Record]) -> tuple[str, ...]:
 
 def _beside(records: list[Record]) -> list[str]:
     """The same models by both compilers, if torch.compile has run for some but not for all."""
-    both = {record["entry"] for record in records if record["compiler"] == "torch"}
+    ran = [{record["entry"] for record in records if record["compiler"] == compiler and not record["excluded"]} for compiler in ("framejit", "torch")]
+    both = ran[0] & ran[1]
     ours = [record for record in records if record["entry"] in both]
-    if not both or len(ours) == len(records):
+    if not both or ran[0] == both:
         return []
     rows = [
         (measure, compiler, *_row([result for _, result in found]))
@@ -231,7 +232,7 @@ def _beside(records: list[Record]) -> list[str]:
         if (found := counted(ours, compiler, measure))
     ]
     return [
-        f"torch.compile ran for {len(both)} of them, and framejit makes of the same ones:",
+        f"Both compilers ran for {len(both)} models. The same models by each:",
         "",
         markdown.table(("mode", "compiler", "models", *VERDICTS, "whole %", "breaks", "first call s"), rows, right=range(2, 11)),
         "",

@@ -168,7 +168,9 @@ def _of_timm(name: str) -> Iterator[Built | Exception]:
                 torch.manual_seed(0)
                 for arguments in ({**options, "img_size": size}, options):
                     try:
-                        model = timm.create_model(name, pretrained=False, **{key: value for key, value in arguments.items() if value is not None})
+                        given = {key: value for key, value in arguments.items() if value is not None}
+                        _check_size(lambda given=given: timm.create_model(name, pretrained=False, **given))
+                        model = timm.create_model(name, pretrained=False, **given)
                         break
                     except TypeError as error:
                         if arguments is options:
