@@ -192,7 +192,10 @@ def _parts(records: list[Record], entries: Sequence[Entry]) -> list[str]:
     tried = Counter(record["entry"].partition(":")[0] for record in records if record["compiler"] == "framejit")
     counts = Counter(entry.library for entry in entries)
     parts = [f"{tried[library]} of {counts[library]} of {library}" for library in LIBRARIES if counts[library]]
-    return [f"Tried so far: {', '.join(parts)}, spread evenly over each library's names. Those that [aren't counted](#not-counted) are listed at the end."]
+    return [
+        f"Tried so far: {', '.join(parts)}. Those that [aren't counted](#not-counted) are listed at the end.",
+        "Results are gathered over several runs beside other programs, and some may be of earlier states of framejit.",
+    ]
 
 
 def _totals(records: list[Record]) -> list[str]:
@@ -220,23 +223,14 @@ def _row(results: list[Record]) -> tuple[str, ...]:
 
 def _beside(records: list[Record]) -> list[str]:
     """The same models by both compilers, if torch.compile has run for some but not for all."""
-    ran = [{record["entry"] for record in records if record["compiler"] == compiler and not record["excluded"]} for compiler in ("framejit", "torch")]
-    both = ran[0] & ran[1]
-    ours = [record for record in records if record["entry"] in both]
-    if not both or ran[0] == both:
-        return []
-    rows = [
-        (measure, compiler, *_row([result for _, result in found]))
-        for measure in corpus_runs.MEASURES
-        for compiler in ("framejit", "torch")
-        if (found := counted(ours, compiler, measure))
-    ]
-    return [
-        f"Both compilers ran for {len(both)} models. The same models by each:",
-        "",
-        markdown.table(("mode", "compiler", "models", *VERDICTS, "whole %", "breaks", "first call s"), rows, right=range(2, 11)),
-        "",
-    ]
+    rows = []
+    for measure in corpus_runs.MEASURES:
+        found = {compiler: {record["entry"]: result for record, result in counted(records, compiler, measure)} for compiler in ("framejit", "torch")}
+        both = found["framejit"].keys() & found["torch"].keys()
+        if both and len(both) < len(found["framejit"]):
+            rows += [(measure, compiler, *_row([results[entry] for entry in sorted(both)])) for compiler, results in found.items()]
+    header = ("mode", "compiler", "models", *VERDICTS, "whole %", "breaks", "first call s")
+    return ["The models that both compilers have run:", "", markdown.table(header, rows, right=range(2, len(header))), ""] if rows else []
 
 
 def _reasons(records: list[Record]) -> list[str]:
