@@ -14,6 +14,7 @@
 #   make wheel                 a wheel for each supported Python, tried in an empty environment
 #   make test-matrix           the tests on supported pairs of Python and torch, in environments outside the repository; fetches interpreters
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
+#   make corpus                hundreds of models captured and compared with eager     (make corpus ARGS="--sample 40 --markdown docs/corpus.md")
 #   make features              small programs, one for each feature, beside torch.compile; installs the packages
 #   make scripts               training scripts of other packages against eager; installs the packages
 #   make docs                  the documentation's site, in build/site
@@ -48,7 +49,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] runtime_c/operators/*.h runtime_c/operators/*.cpp guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs wheel clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo corpus features scripts docs wheel clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -144,6 +145,9 @@ bench: $(INSTALLED)
 
 zoo: $(INSTALLED)
 	$(BIN)/python tools/bench/zoo.py $(ARGS)
+
+corpus: $(INSTALLED)
+	$(BIN)/python -m tools.bench.corpus $(ARGS)
 
 # A requirement that names the torch that is there keeps pip from replacing it.
 scripts features: $(INSTALLED)

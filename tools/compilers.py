@@ -35,7 +35,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a compiler did since the last reset; `guards` is None if the compiler doesn't report it."""
+    """What a compiler did since the last reset; `guards` is None if the compiler doesn't report it, and `uncompiled` has the frames that run uncompiled."""
 
     graphs: int = 0
     graph_breaks: int = 0
@@ -43,6 +43,7 @@ class Statistics:
     fallbacks: int = 0
     guards: int | None = None
     reasons: tuple[str, ...] = field(default=())
+    uncompiled: tuple[str, ...] = field(default=())
 
     def complaint(self, entries: int = 1) -> str:
         """Why this isn't exactly one graph for each of `entries`; empty if it is."""
@@ -119,6 +120,7 @@ class Framejit(Compiler):
             fallbacks=found["fallbacks"],
             guards=found.get("guards"),
             reasons=(*found["reasons"], *self.recompiles.texts),
+            uncompiled=tuple(found["uncompiled"]),
         )
 
 

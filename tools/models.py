@@ -80,10 +80,10 @@ class Architecture:
 
 
 def scalar_loss(output: Any) -> torch.Tensor:
-    """The model's own loss if it computed one, and otherwise the mean square of every floating-point tensor in `output`."""
+    """The model's own loss if it computed one, or the mean of several, and otherwise the mean square of every floating-point tensor in `output`."""
     loss = getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
-        return loss
+        return loss.mean() if loss.dim() else loss
     terms = [tensor.float().square().mean() for tensor in differentiable(output)]
     if not terms:
         raise ValueError(f"no tensor to differentiate in an output of type {type(output).__name__}")

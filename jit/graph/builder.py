@@ -263,8 +263,8 @@ class GraphBuilder(TraceState):
         """Run an operator on fakes, with all rules. `arguments` makes the arguments of its node; `is_fixed`: see OperatorCall; `raises`: see `node_of`."""
         while True:
             operation = self._operator_call(op, target, *arguments(), is_fixed)
-            name, fakes, given = operation.name, operation.fakes, (operation.fake_args, operation.fake_kwargs)
             run_rules(Phase.REPLACE, self, operation)
+            name, fakes, given = operation.name, operation.fakes, (operation.fake_args, operation.fake_kwargs)
             run_rules(Phase.REFUSE, self, operation)
             takes_graphs = bool(operation.inner_graphs)  # which were traced: nothing is assumed about numbers in them that isn't checked there
             if takes_graphs or isinstance(operation.target, HigherOrderOperator) or is_of_others(operation.target):

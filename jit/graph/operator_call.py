@@ -26,7 +26,7 @@ from framejit.graph.trace_state import TraceState
 
 @dataclass(slots=True)
 class OperatorCall:
-    """One call of an operator. Rules may replace `op` and `target` in the phase REPLACE, and `kwargs` in the phase CHECK.
+    """One call of an operator. Rules may replace `op`, `target` and arguments in the phase REPLACE, and `kwargs` in the phase CHECK.
 
     Attributes:
         op, target: those of the node, as in torch.fx.
@@ -75,7 +75,7 @@ class Phase(enum.IntEnum):
     """When rules run, in this order. The operator runs on fakes between REMEMBER and CHECK."""
 
     REPLACE = 0
-    """Rules replace this operator by another one."""
+    """Rules replace this operator by another one, or its arguments by equal ones."""
     REFUSE = 1
     """Rules stop the trace at operators that can't be in the graph."""
     REMEMBER = 2

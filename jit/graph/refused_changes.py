@@ -8,14 +8,16 @@ from framejit import breaks
 from framejit.graph.fake import is_of_others, storages
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
+from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF
 
 
 @rule(Phase.CHECK_CHANGE)
 def reject_handled_change(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor from outside that requires a gradient, if the program handles exceptions: in another call, the tensor may be
-    a leaf, or a view of one, and then eager raises. If a graph that changes its inputs raises, its frame can't run uncompiled any more.
+    a leaf, or a view of one, and then eager raises. If a graph that changes its inputs raises, its frame can't run uncompiled any more. What changes only
+    what autograd knows of a tensor, as `requires_grad_()` does, raises by what guards hold: whether the tensor requires a gradient, and its dtype.
     """
-    if state.is_one_autograd_node or not torch.is_grad_enabled():
+    if state.is_one_autograd_node or not torch.is_grad_enabled() or operation.name in CHANGE_TENSOR_ITSELF:
         return
     asked = [fake for fake in operation.changed() if fake.requires_grad and fake.layout is torch.strided]
     if asked and state.vm.note_handlers() and not storages(asked).isdisjoint(storages(state.input_fakes())):

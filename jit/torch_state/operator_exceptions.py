@@ -59,6 +59,18 @@ TELL_LAYOUT = unstated(
     why="A schema says nothing of the properties of a tensor that a result is computed from.",
     names="stride is_contiguous is_non_overlapping_and_dense",
 )
+COMPUTE_MASKS = unstated(
+    "Of equal tensors they give equal results, if these are integers or bools.",
+    why="Tags say which operators draw random numbers, but not which leave memory as it was (`empty_like`), or read a state of torch's.",
+    names="eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ invert __invert__ and_ or_ xor __and__ __or__ __xor__ logical_not logical_and "
+    "logical_or logical_xor bitwise_not bitwise_and bitwise_or isnan isinf isfinite isin getitem __getitem__ select narrow to bool long int view reshape "
+    "flatten squeeze unsqueeze contiguous expand expand_as transpose",
+)
+SELECT_BY_MASK = unstated(
+    "They read or write the elements of a tensor that the second argument selects, and don't change or return that argument.",
+    why="A schema doesn't say which argument selects.",
+    names="getitem __getitem__ setitem __setitem__ masked_select masked_scatter masked_fill masked_fill_ index_put index_put_",
+)
 MAY_COPY = unstated(
     "The result is a view or a copy, by the tensor's layout.",
     why="Their schemas say that the result shares the tensor's memory. So do those of operators that always give a view, and that of `to`, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from functools import cache
 
 import torch
@@ -21,8 +22,8 @@ def overloads_of_method(name: str) -> tuple[OpOverload, ...]:
 
 
 def is_in_place(name: str) -> bool:
-    """Return whether a method is called as those are that change their tensor."""
-    return name.endswith("_") and not name.endswith("__")
+    """Return whether a method is called as those are that change their tensor. `and_` is a function of Python's module `operator`, and changes nothing."""
+    return name.endswith("_") and not name.endswith("__") and not keyword.iskeyword(name[:-1])
 
 
 @cache

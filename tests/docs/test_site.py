@@ -19,6 +19,7 @@ WITHOUT_EXAMPLES = {
     "architecture.md": "the map of the pages in internals/, each of which begins with one",
     "bench.md": "a generated table",
     "zoo.md": "a generated table",
+    "corpus.md": "a generated table",
     "features.md": "a generated table",
     "training.md": "a generated table",
     "scripts.md": "a generated table",

@@ -151,6 +151,27 @@ def test_fullgraph_gives_the_programs_error_where_it_raises_and_refuses_where_it
         compiled(computed())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_leaf_made_of_a_view_of_an_input_under_a_handler_is_part_of_the_graph(backend: str) -> None:
+    """As speech models do for checkpoints. Whether `requires_grad_()` raises depends on nothing but what guards hold."""
+
+    def program(x: torch.Tensor, weight: torch.Tensor) -> Any:
+        try:
+            row = x[:, None]
+            row.requires_grad_()
+            return (row * weight).sum()
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = framejit.compile(program, backend=backend)
+    weight = torch.randn(2, requires_grad=True)
+    for make in (lambda: torch.ones(2), leaf, computed, lambda: torch.ones(2, dtype=torch.int64)):
+        (kind, expected), (found_kind, found) = outcome(program, (make()[:2], weight), {}), outcome(compiled, (make()[:2], weight), {})
+        assert kind == found_kind, (expected, found)
+        Comparison().same(expected, found)
+    assert not any("FJ081" in reason for reason in framejit.statistics()["reasons"])
+
+
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 has a fake of that operator in Python")
 def test_an_operator_that_takes_what_its_fake_rejects_is_left_to_run_natively(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call runs uncompiled, to raise what the fake has raised; as it doesn't, later calls are split there."""
