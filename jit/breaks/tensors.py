@@ -11,6 +11,11 @@ WAITS = (
 )
 
 
+def about_ways(ways: str, advice: tuple[str, ...]) -> tuple[str, ...]:
+    """The advice, after why the two ways of a branch aren't both in the graph."""
+    return (f"Both ways of the branch can't be in the graph: {ways}.", *advice) if ways else advice
+
+
 class DataDependent(BreakOf):
     """Control flow, or a Python value, depends on the contents of a tensor.
 
@@ -22,6 +27,8 @@ class DataDependent(BreakOf):
 
     device: str = ""
     """The device of the tensor, if it isn't the CPU."""
+    ways: str = ""
+    """Why the two ways of a branch can't both be in the graph."""
     id = "FJ005"
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
@@ -33,7 +40,7 @@ class DataDependent(BreakOf):
     )
 
     def advice(self) -> tuple[str, ...]:
-        return super().advice() if self.device else super().advice()[:-1]
+        return about_ways(self.ways, super().advice() if self.device else super().advice()[:-1])
 
 
 class OperatorRaises(BreakOf):
@@ -196,6 +203,8 @@ class UnknownNumber(Break):
     """The condition that `torch._check` would need; empty if the number is a statistic, such as a loss, or if its value itself is needed."""
     device: str = ""
     """The device of the tensor, if it isn't the CPU."""
+    ways: str = ""
+    """Why the two ways of a branch can't both be in the graph."""
     id = "FJ039"
     message = "{needing} needs the value of `{number}` (line {lineno}), which depends on the data of a tensor"
     explanation = "The graph has not run yet when the program is traced, so numbers that come out of it are not known."
@@ -208,7 +217,7 @@ class UnknownNumber(Break):
 
     def advice(self) -> tuple[str, ...]:
         found = super().advice() if self.device else super().advice()[:-1]
-        return found if self.check else found[1:]
+        return about_ways(self.ways, found if self.check else found[1:])
 
 
 class FirstStep(SkippedFrame):

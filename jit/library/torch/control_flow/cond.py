@@ -38,13 +38,18 @@ def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object)
     branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
     check_same(vm, functions, *branches)
     first = branches[0]
-    operands = functions.operands(branches)
-    functions.check_changes(branches, operands)
     results: list[Object] = []
     if first.tensors or any(branch.changes for branch in branches):
-        graphs = [functions.attached(branch, operands) for branch in branches]
-        results = functions.results(cond_op, (condition, *graphs, tuple(operands)))
+        results = choose_graph(vm, functions, condition, *branches)
     return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
+
+
+def choose_graph(vm: TorchVM, functions: Functions, condition: object, true: FunctionGraph, false: FunctionGraph) -> list[Object]:
+    """The results of the node that runs one of two graphs. `condition`: a node or a bool."""
+    operands = functions.operands((true, false))
+    functions.check_changes((true, false), operands)
+    graphs = [functions.attached(branch, operands) for branch in (true, false)]
+    return functions.results(cond_op, (condition, *graphs, tuple(operands)))
 
 
 def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
@@ -63,6 +68,11 @@ def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: Fu
     """Stop the trace unless the branches give the same results apart from the numbers in tensors."""
     if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
         functions.break_graph("whose branches give trees of different structure")
+    check_leaves(vm, functions, true, false)
+
+
+def check_leaves(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
+    """Stop the trace unless the leaves of two results are the same apart from the numbers in tensors."""
     for a, b in zip(true.leaves, false.leaves, strict=True):
         if isinstance(a, TensorObject) and isinstance(b, TensorObject):
             same = described(vm, a) == described(vm, b)
