@@ -27,7 +27,7 @@ from framejit.ceval.signals import LeftElsewhere, Return
 from framejit.graph.body import Body
 from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import gradient_paths
-from framejit.graph.joined import Joined, JoinedTensors
+from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
 from framejit.graph.prune import has_effect
@@ -331,8 +331,8 @@ class Meeting:
         assert way.body.outer is not None
         outside = [*way.body.lifted, *(leaf.node for leaf in leaves if leaf.node.graph is not way.body.fx)]
         for memory in memories:
-            nodes = [node for node in dict.fromkeys(outside) if (example := tensor_of(node)) is not None and storages([example]) & memory]
-            copies = [*noted.originals_of(memory), *noted.originals_of(storages(filter(None, map(tensor_of, nodes))))]
+            nodes = [node for node in dict.fromkeys(outside) if memory_of([node]) & memory]
+            copies = [*noted.originals_of(memory), *noted.originals_of(memory_of(nodes))]
             found.append((*nodes, *(node for node in copies if node.graph is not way.body.fx)))
         return found
 
@@ -347,12 +347,6 @@ class Meeting:
         """The finished graph of a way, which gives these tensors."""
         self.vm.trail.set(self.vm.graph, "body", way.body)
         return self.branch.functions.ended(list(leaves), self.vm.const(None))
-
-
-def tensor_of(node: fx.Node) -> torch.Tensor | None:
-    """The tensor that a node gives, without data; None if it gives something else."""
-    found = node.meta.get("example_value")
-    return found if isinstance(found, torch.Tensor) else None
 
 
 def is_plain(fake: torch.Tensor) -> bool:
