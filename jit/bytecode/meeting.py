@@ -19,7 +19,7 @@ def meeting(decoded: Decoded, first: int, second: int) -> int | None:
     way = _path_to_return(decoded, first)
     entered = _entered_twice(decoded)
     for index in way:
-        if (index in entered or index == first or index == second) and not _returns(decoded, (first, second), index):
+        if (index in entered or index in (first, second)) and not _returns(decoded, (first, second), index):
             return index
     return None
 
@@ -36,6 +36,20 @@ def comes_back(decoded: Decoded, branch: int, ways: Iterable[int], end: int | No
             continue
         seen.add(index)
         waiting += successors(decoded, index)
+    return False
+
+
+def leads_to(decoded: Decoded, start: int, wanted: int, end: int | None) -> bool:
+    """Return whether there is a path from one instruction to another, before `end`."""
+    seen: set[int] = set()
+    waiting = [start]
+    while waiting:
+        index = waiting.pop()
+        if index == wanted:
+            return True
+        if index != end and index not in seen:
+            seen.add(index)
+            waiting += successors(decoded, index)
     return False
 
 

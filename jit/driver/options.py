@@ -34,7 +34,8 @@ class Options:
 
     `isolated`: share entries with no other compiled function. `dynamic`: which sizes and numbers are symbolic: all (True), none (False), or those that
     vary (None). `shapes`: the declared sizes of arguments. `regions`: whether parts of a graph that repeat are compiled once: True, False, or where it pays
-    (None). `branches`: "break" if branches that depend on data split calls although both ways could be in the graph. `precompiled`: where entries are looked for before one is made, and what happens to a call that has none there.
+    (None). `branches`: "break" if branches that depend on data split calls although both ways could be in the graph. `precompiled`: where entries are looked
+    for before one is made, and what happens to a call that has none there.
     """
 
     backend: Backend

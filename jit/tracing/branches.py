@@ -6,11 +6,12 @@ everything is undone, and the trace breaks at the branch.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import fx
@@ -20,9 +21,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from framejit import breaks
 from framejit.bytecode.liveness import live_slots
-from framejit.bytecode.meeting import comes_back, meeting
+from framejit.bytecode.meeting import comes_back, leads_to, meeting
 from framejit.ceval.frame import Frame, FrameSnapshot
 from framejit.ceval.loop import run_until
+from framejit.ceval.machine import Machine
 from framejit.ceval.signals import LeftElsewhere, Return
 from framejit.graph.body import Body
 from framejit.graph.fake import storages
@@ -31,6 +33,7 @@ from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
 from framejit.graph.prune import has_effect
+from framejit.guards.source import MISSING
 from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, predicate
 from framejit.library.torch.inner_graphs.changes import reachable
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described, look_of, trace_inside
@@ -46,14 +49,17 @@ from framejit.objects.types.tupleobject import TupleObject
 from framejit.tracing.stops import Ahead, GraphBreak
 from framejit.tracing.trace import Trace
 
+Reason = breaks.DataDependent | breaks.UnknownNumber
 MOST_NESTED = 16
 """The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
-GENERATOR = 0x20 | 0x200
-"""CO_GENERATOR, CO_ASYNC_GENERATOR."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
 
 
-def choose_way(vm: Trace, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
+class TracedMachine(Trace, Machine, Protocol):
+    """The running trace, which runs frames too."""
+
+
+def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
     """See `Machine.choose_way`."""
     mark, snapshot = frame.mark, frame.snapshot()
     try:
@@ -67,7 +73,7 @@ def choose_way(vm: Trace, frame: Frame, condition: Object, if_true: int, if_fals
     try:
         return Branch(vm, frame, snapshot, vm.observe(condition), place, reason).join(if_true, if_false)
     except GraphBreak as stopped:
-        why = stopped.reason.text()
+        why = getattr(stopped.reason, "ways", "") or stopped.reason.text()
     except Raise:
         why = "one of them raises"
     except LeftElsewhere:
@@ -98,7 +104,7 @@ class Branch:
     """A branch on data at the present instruction of a frame."""
 
     def __init__(
-        self, vm: Trace, frame: Frame, snapshot: FrameSnapshot, condition: Object, place: tuple[CodeType, int], reason: breaks.Break
+        self, vm: TracedMachine, frame: Frame, snapshot: FrameSnapshot, condition: Object, place: tuple[CodeType, int], reason: Reason
     ) -> None:
         self.vm = vm
         self.frame = frame
@@ -121,11 +127,15 @@ class Branch:
             self.stop("is in a function that an operator takes")
         if vm.ways >= MOST_NESTED or comes_back(frame.decoded, frame.pc, (if_true, if_false), end):
             self.stop("is that of a loop, which the data ends")
-        if end is None and frame.code.co_flags & GENERATOR:
+        if end is None and frame.code.co_flags & inspect.CO_GENERATOR:
             self.stop("meets only at the end of a generator")
         pred = self.predicate()
         mode = graph.fakes.mode
-        ways = [self.traced(target, end) for target in (if_true, if_false)]
+        swapped = leads_to(frame.decoded, if_true, frame.pc, end) and not leads_to(frame.decoded, if_false, frame.pc, end)
+        first = self.traced(if_false if swapped else if_true, end, len(frame.stack))
+        second = self.traced(if_true if swapped else if_false, end, 0 if end is None else len(first.stack))
+        self.check_dropped(first, second)
+        ways = (second, first) if swapped else (first, second)
         if graph.fakes.stale or graph.fakes.mode is not mode:
             self.stop("undoes changes of tensors")
         vm.trail.set(graph, "has_joined", True)
@@ -151,12 +161,23 @@ class Branch:
             self.stop(f"is on {condition!r}")
         return predicate(vm, self.functions, condition)
 
-    def traced(self, target: int, end: int | None) -> Way:
-        """Trace one way. The graph that operators go into afterwards is the one around it."""
+    def check_dropped(self, first: Way, second: Way) -> None:
+        """Give up if what the second way leaves has a value in it that the first way has taken from the stack, since the second may have changed that value, as
+        the next iteration of a loop changes its iterator."""
+        dropped = [value for value in self.before.stack[0 if first.returned else len(first.stack) : -1] if isinstance(value, Object)]
+        if dropped:
+            values = [value for way in (first, second) for value in ([way.returned] if way.returned else [*way.locals, *way.stack])]
+            left = reachable(self.vm, [value for value in values if isinstance(value, Object)]).made
+            if any(id(settle(value)) in left for value in dropped):
+                self.stop("has ways that go on with an iterator")
+
+    def traced(self, target: int, end: int | None, depth: int) -> Way:
+        """Trace one way. The graph that operators go into afterwards is the one around it. `depth`: the number of values on the stack that it may not
+        change."""
         vm, frame = self.vm, self.frame
         graph = vm.graph
         frame.restore(self.before)
-        used = [value for value in (*frame.locals, *frame.stack, *frame.closure, frame.function) if isinstance(value, Object)]
+        used = [value for value in (*frame.locals, *frame.stack[:depth], *frame.closure, frame.function) if isinstance(value, Object)]
         frame.stack.pop()
         old, directives = reachable(vm, used).made, vm.directives
         seen = graph.fakes.draws_seen()
@@ -211,7 +232,7 @@ class Meeting:
 
     def arrive(self, pred: object, end: int | None) -> int:
         """Give the frame the joined values, and return where it goes on."""
-        vm, frame = self.vm, self.branch.frame
+        frame = self.branch.frame
         true, false = self.ways
         if end is None:
             assert true.returned is not None and false.returned is not None
@@ -309,7 +330,7 @@ class Meeting:
     def check_alike(self, a: TensorObject, b: TensorObject) -> None:
         """Give up if two tensors differ in anything but their data."""
         vm, stop = self.vm, self.branch.stop
-        if a.cls is not torch.Tensor or b.cls is not torch.Tensor or a.has_more() or b.has_more() or a.data is not b.data or a.requires_grad is not b.requires_grad:
+        if any(obj.cls is not torch.Tensor or obj.has_more() or (obj.data, obj.requires_grad) != (MISSING, MISSING) for obj in (a, b)):
             stop("gives tensors of classes or with attributes of their own")
         left, right = a.look(vm), b.look(vm)
         if not is_plain(left) or not is_plain(right) or left.is_inference() != right.is_inference():
