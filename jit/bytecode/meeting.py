@@ -39,7 +39,7 @@ def comes_back(decoded: Decoded, branch: int, ways: Iterable[int], end: int | No
     return False
 
 
-def leads_to(decoded: Decoded, start: int, wanted: int, end: int | None) -> bool:
+def can_reach(decoded: Decoded, start: int, wanted: int, end: int | None) -> bool:
     """Return whether there is a path from one instruction to another, before `end`."""
     seen: set[int] = set()
     waiting = [start]

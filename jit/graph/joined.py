@@ -6,7 +6,8 @@ changes either of them in place, asks whether they are the same, or gets both. O
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
@@ -20,17 +21,18 @@ from framejit.graph.metadata import CHANGES
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 
-ASKS_FOR_ITSELF = frozenset({"register_hook", "retain_grad", "requires_grad_", "register_post_accumulate_grad_hook", "grad", "set_", "detach_"})
-"""Names of operations that are about a tensor itself, and not only about its data."""
+ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|set_|detach_")
+"""The names of operations that are about a tensor itself, and not only about its data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `place`: the instruction that branches; `reason`: that for
-    which it is left to native code if need be."""
+    """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `saved`: nodes of tensors that autograd saves for the branch
+    as a whole, but in eager only if that way is taken. `place`: the instruction that branches; `reason`: that for which it is left to native code if need be."""
 
     node: fx.Node
     originals: tuple[fx.Node, ...]
+    saved: tuple[fx.Node, ...]
     place: tuple[CodeType, int]
     reason: breaks.Break
 
@@ -51,10 +53,17 @@ class JoinedTensors:
         return tuple(dict.fromkeys(node for joined in self.made if memory_of([joined.node]) & memory for node in joined.originals))
 
     def check_kept_apart(self, nodes: Iterable[fx.Node]) -> None:
-        """Restart the trace if one of these nodes shares memory with a tensor of a branch, or with one of which that may be a copy."""
+        """Restart the trace if one of these nodes shares memory with a tensor that may be a copy, or with one of which that may be a copy."""
+        self._check(nodes, lambda joined: [joined.node, *joined.originals] if joined.originals else [])
+
+    def check_unchanged(self, nodes: Iterable[fx.Node]) -> None:
+        """Restart the trace if a change of these nodes' memory would be seen in another way than in eager."""
+        self._check(nodes, lambda joined: [joined.node, *joined.originals, *joined.saved] if joined.originals else joined.saved)
+
+    def _check(self, nodes: Iterable[fx.Node], watched: Callable[[Joined], Sequence[fx.Node]]) -> None:
         memory = memory_of(nodes)
         for joined in self.made:
-            if memory_of([joined.node, *joined.originals]) & memory:
+            if memory_of(watched(joined)) & memory:
                 self._state.vm.restart(joined.place, joined.reason)
 
     def check_leaving(self, outputs: Sequence[fx.Node]) -> None:
@@ -77,12 +86,12 @@ def check_changes_of_joined(state: TraceState, operation: OperatorCall) -> None:
     """Check a node that changes tensors."""
     joined = state.part(JoinedTensors)
     if joined.made and operation.node is not None and CHANGES in operation.node.meta:
-        joined.check_kept_apart(operation.node.meta[CHANGES])
+        joined.check_unchanged(operation.node.meta[CHANGES])
 
 
 @rule(Phase.REFUSE)
 def check_questions_about_joined(state: TraceState, operation: OperatorCall) -> None:
     """Check an operation that is about a tensor itself."""
     joined = state.part(JoinedTensors)
-    if joined.made and operation.name.rpartition(".")[2] in ASKS_FOR_ITSELF:
+    if joined.made and ASKS_FOR_ITSELF.fullmatch(operation.name):
         joined.check_kept_apart([arg for arg in pytree.tree_leaves((operation.args, operation.kwargs)) if isinstance(arg, fx.Node)])

@@ -21,14 +21,14 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from framejit import breaks
 from framejit.bytecode.liveness import live_slots
-from framejit.bytecode.meeting import comes_back, leads_to, meeting
+from framejit.bytecode.meeting import can_reach, comes_back, meeting
 from framejit.ceval.frame import Frame, FrameSnapshot
 from framejit.ceval.loop import run_until
 from framejit.ceval.machine import Machine
 from framejit.ceval.signals import LeftElsewhere, Return
 from framejit.graph.body import Body
 from framejit.graph.fake import storages
-from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.gradient_paths import gradient_paths, leads_to
 from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
@@ -53,6 +53,8 @@ Reason = breaks.DataDependent | breaks.UnknownNumber
 MOST_NESTED = 16
 """The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
+
+IS_SAVED = "a tensor that it gives or uses is changed in place later, although autograd may have saved it"
 
 
 class TracedMachine(Trace, Machine, Protocol):
@@ -131,7 +133,7 @@ class Branch:
             self.stop("meets only at the end of a generator")
         pred = self.predicate()
         mode = graph.fakes.mode
-        swapped = leads_to(frame.decoded, if_true, frame.pc, end) and not leads_to(frame.decoded, if_false, frame.pc, end)
+        swapped = can_reach(frame.decoded, if_true, frame.pc, end) and not can_reach(frame.decoded, if_false, frame.pc, end)
         first = self.traced(if_false if swapped else if_true, end, len(frame.stack))
         second = self.traced(if_true if swapped else if_false, end, 0 if end is None else len(first.stack))
         self.check_dropped(first, second)
@@ -312,19 +314,21 @@ class Meeting:
             self.check_alike(a, b)
         sides = list(zip(*pairs))
         originals = [self.originals(way, leaves) for way, leaves in zip(self.ways, sides)]
-        self.check_gradients(sides)
+        reached = self.check_gradients(sides)
         graphs = [self.ended(way, leaves) for way, leaves in zip(self.ways, sides)]
         check_leaves(vm, functions, *graphs)
-        results = choose_graph(vm, functions, pred, *graphs)
+        results = choose_graph(vm, functions, pred, graphs, lambda node: self.operand(node, sides))
         noted = vm.graph.part(JoinedTensors)
+        operands = () if vm.graph.is_one_autograd_node else tuple(functions.operands(graphs))
         for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), graphs[0].leaves, results, *originals):
-            assert isinstance(result, TensorObject)
-            fake, expected = result.look(vm), a.look(vm)
-            if look_of(result, vm) != look_of(a, vm) or look_of(leaf, vm) != look_of(a, vm) or fake.requires_grad != expected.requires_grad:  # type: ignore[arg-type]
+            assert isinstance(result, TensorObject) and isinstance(leaf, TensorObject)
+            requires_grad = a.look(vm).requires_grad
+            if not look_of(result, vm) == look_of(a, vm) == look_of(leaf, vm) or leaves_of(result) != (reached if requires_grad else frozenset()):
                 self.branch.stop(f"gives {described(vm, result)} in the place of {described(vm, a)}")
             nodes = tuple(dict.fromkeys(node for part in copied for node in part))
-            if nodes:
-                noted.add(Joined(result.node, nodes, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME)))
+            saved = (result.node, *operands) if requires_grad and operands else ()
+            if nodes or saved:
+                noted.add(Joined(result.node, nodes, saved, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME if nodes else IS_SAVED)))
             self._results[key] = result
 
     def check_alike(self, a: TensorObject, b: TensorObject) -> None:
@@ -357,17 +361,37 @@ class Meeting:
             found.append((*nodes, *(node for node in copies if node.graph is not way.body.fx)))
         return found
 
-    def check_gradients(self, sides: Sequence[Sequence[TensorObject]]) -> None:
+    def check_gradients(self, sides: Sequence[Sequence[TensorObject]]) -> frozenset[int]:
         """Give up unless each tensor that requires a gradient leads to the same leaves: in eager, those to which nothing leads get no gradient at all, and
-        not one of zeros."""
-        reached = [frozenset(map(id, gradient_paths([leaf.fake]).leaves)) for leaves in sides for leaf in leaves if leaf.fake.requires_grad]
-        if len(set(reached)) > 1:
+        not one of zeros. Returns the ids of these leaves."""
+        reached = {leaves_of(leaf) for leaves in sides for leaf in leaves if leaf.fake.requires_grad}
+        if len(reached) > 1:
             self.branch.stop("has ways that lead gradients to different tensors")
+        return next(iter(reached), frozenset())
+
+    def operand(self, node: fx.Node, sides: Sequence[Sequence[TensorObject]]) -> fx.Node:
+        """The operand for a node that the ways use: detached if no gradient leads there from what they give, as there would be one of zeros."""
+        fake = node.meta["example_value"]
+        if not isinstance(fake, torch.Tensor) or not fake.requires_grad:
+            return node
+        for leaf in [leaf.fake for leaves in sides for leaf in leaves if leaf.fake.requires_grad]:
+            if leads_to(leaf, [fake.grad_fn]) if fake.grad_fn is not None else any(fake is known for known in gradient_paths([leaf]).leaves):
+                return node
+        obj = self.vm.graph.object_of(fake)
+        assert obj is not None
+        detached = self.vm.observe(enter(self.vm, torch.Tensor.detach, [obj]))
+        assert isinstance(detached, TensorObject)
+        return detached.node
 
     def ended(self, way: Way, leaves: Sequence[TensorObject]) -> FunctionGraph:
         """The finished graph of a way, which gives these tensors."""
         self.vm.trail.set(self.vm.graph, "body", way.body)
         return self.branch.functions.ended(list(leaves), self.vm.const(None))
+
+
+def leaves_of(tensor: TensorObject) -> frozenset[int]:
+    """The ids of the fakes of the leaves to which gradients of a tensor lead."""
+    return frozenset(map(id, gradient_paths([tensor.fake]).leaves)) if tensor.fake.requires_grad else frozenset()
 
 
 def is_plain(fake: torch.Tensor) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
+from torch import fx
 from torch._higher_order_ops.cond import cond_op
 
 from framejit.graph.builder import TorchVM
@@ -40,16 +43,19 @@ def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object)
     first = branches[0]
     results: list[Object] = []
     if first.tensors or any(branch.changes for branch in branches):
-        results = choose_graph(vm, functions, condition, *branches)
+        results = choose_graph(vm, functions, condition, branches)
     return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
 
 
-def choose_graph(vm: TorchVM, functions: Functions, condition: object, true: FunctionGraph, false: FunctionGraph) -> list[Object]:
-    """The results of the node that runs one of two graphs. `condition`: a node or a bool."""
-    operands = functions.operands((true, false))
-    functions.check_changes((true, false), operands)
-    graphs = [functions.attached(branch, operands) for branch in (true, false)]
-    return functions.results(cond_op, (condition, *graphs, tuple(operands)))
+def choose_graph(
+    vm: TorchVM, functions: Functions, condition: object, branches: Sequence[FunctionGraph], given: Callable[[fx.Node], fx.Node] = lambda node: node
+) -> list[Object]:
+    """The results of the node that runs the first of two graphs if the condition is true, and else the second. `condition`: a node or a bool. `given`: the
+    operand for a node that the graphs use."""
+    operands = functions.operands(branches)
+    functions.check_changes(branches, operands)
+    graphs = [functions.attached(branch, operands) for branch in branches]
+    return functions.results(cond_op, (condition, *graphs, tuple(map(given, operands))))
 
 
 def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
