@@ -28,7 +28,7 @@ ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|se
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `saved`: nodes of tensors that autograd saves for the branch
-    as a whole, but in eager only if that way is taken. `place`: the instruction that branches; `reason`: that for which it is left to native code if need be."""
+    as a whole, but in eager only if that way is taken. `place`: the instruction that branches; `reason`: that for which it runs natively if need be."""
 
     node: fx.Node
     originals: tuple[fx.Node, ...]

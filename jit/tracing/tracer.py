@@ -79,7 +79,8 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING if unset). `changing`: values, by path, whose contents must not be guarded.
 
     `breaks_at`: the places (see Restart) at which it must break, and why. `names`: the names in reports for the values in a resumed frame's state.
-    `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
+    `ways`: the number of branches on data around the present
+    instruction of which both ways are traced. `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
     """
 
     def __init__(
@@ -113,9 +114,7 @@ class Tracer:
         self.answers = Answers(self.trail, withheld, self.user_stack)
         self.frame: Frame | None = None
         self.root: Frame | None = None
-        self.depth = 0
-        self.ways = 0
-        """The number of branches on data around the present instruction of which both ways are traced."""
+        self.depth = self.ways = 0
         self.jumps_back = 0
         self.handled = has_handler(function)
         self.resumed = original_offset(function.__code__, 0) is not None
