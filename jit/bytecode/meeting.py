@@ -16,7 +16,7 @@ def meeting(decoded: Decoded, first: int, second: int) -> int | None:
 
     Paths into handlers of exceptions don't count, nor do those that end with an exception.
     """
-    way = _path_to_return(decoded, first)
+    way = _path_to_return(decoded, first) or _path_to_return(decoded, second)
     entered = _entered_twice(decoded)
     for index in way:
         if (index in entered or index in (first, second)) and not _returns(decoded, (first, second), index):
