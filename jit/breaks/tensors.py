@@ -19,7 +19,8 @@ def about_ways(ways: str, advice: tuple[str, ...]) -> tuple[str, ...]:
 class DataDependent(BreakOf):
     """Control flow, or a Python value, depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen, but `if x.sum() > 0` and `repr(x)` need the data. `torch.cond` keeps both branches in the graph. Numbers out of
+    A graph is fixed before any data is seen, but `repr(x)` needs the data, and so does `if x.sum() > 0`, unless both ways can be in the graph: they may only
+    compute tensors, and must leave the same values apart from tensors that look alike. The first hint then says why they can't. Numbers out of
     tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split the graph where the program needs their values (FJ039), or at once with other
     backends than "eager", "aot_eager" and "inductor". Small CPU tensors of ints or bools that come from outside may decide, until their data is seen to vary:
     guards read it.
