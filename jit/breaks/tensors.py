@@ -191,10 +191,10 @@ class UnknownNumber(Break):
     """The program needs the value of a number out of a tensor, or a size that depends on the contents of a tensor.
 
     `n = x.max().item()` and `x[mask]` stay in the graph, and so do values computed from them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. If the
-    program must know the number to continue (`if n > 3`, `range(n)`, `values[n]`, `str(n) == "3"`), the call is split, and after the split the number
-    is known. An operator that behaves differently for some sizes splits the call too: `+` broadcasts if a size is 1. `torch._check` states a condition that
-    always holds. The graph checks it, and the trace may rely on it. A number in a small CPU tensor that comes from outside may decide without a split: a guard
-    reads it, as an int among the arguments is read, unless its value itself is needed and has been seen to vary.
+    program must know the number to continue (`range(n)`, `values[n]`, `str(n) == "3"`, or `if n > 3` where both ways can't be in the graph), the call is
+    split, and after the split the number is known. An operator that behaves differently for some sizes splits the call too: `+` broadcasts if a size is 1.
+    `torch._check` states a condition that always holds. The graph checks it, and the trace may rely on it. A number in a small CPU tensor that comes from
+    outside may decide without a split: a guard reads it, as an int among the arguments is read, unless its value itself is needed and has been seen to vary.
     """
 
     needing: str

@@ -7,7 +7,7 @@ changes either of them in place, asks whether they are the same, or gets both. O
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
@@ -27,12 +27,11 @@ ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|se
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `saved`: nodes of tensors that autograd saves for the branch
-    as a whole, but in eager only if that way is taken. `place`: the instruction that branches; `reason`: that for which it runs natively if need be."""
+    """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `place`: the instruction that branches; `reason`: that for
+    which it runs natively if need be."""
 
     node: fx.Node
     originals: tuple[fx.Node, ...]
-    saved: tuple[fx.Node, ...]
     place: tuple[CodeType, int]
     reason: breaks.Break
 
@@ -54,16 +53,9 @@ class JoinedTensors:
 
     def check_kept_apart(self, nodes: Iterable[fx.Node]) -> None:
         """Restart the trace if one of these nodes shares memory with a tensor that may be a copy, or with one of which that may be a copy."""
-        self._check(nodes, lambda joined: [joined.node, *joined.originals] if joined.originals else [])
-
-    def check_unchanged(self, nodes: Iterable[fx.Node]) -> None:
-        """Restart the trace if a change of these nodes' memory would be seen in another way than in eager."""
-        self._check(nodes, lambda joined: [joined.node, *joined.originals, *joined.saved] if joined.originals else joined.saved)
-
-    def _check(self, nodes: Iterable[fx.Node], watched: Callable[[Joined], Sequence[fx.Node]]) -> None:
         memory = memory_of(nodes)
         for joined in self.made:
-            if memory_of(watched(joined)) & memory:
+            if memory_of([joined.node, *joined.originals]) & memory:
                 self._state.vm.restart(joined.place, joined.reason)
 
     def check_leaving(self, outputs: Sequence[fx.Node]) -> None:
@@ -86,7 +78,7 @@ def check_changes_of_joined(state: TraceState, operation: OperatorCall) -> None:
     """Check a node that changes tensors."""
     joined = state.part(JoinedTensors)
     if joined.made and operation.node is not None and CHANGES in operation.node.meta:
-        joined.check_unchanged(operation.node.meta[CHANGES])
+        joined.check_kept_apart(operation.node.meta[CHANGES])
 
 
 @rule(Phase.REFUSE)

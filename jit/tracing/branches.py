@@ -34,7 +34,7 @@ from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
 from framejit.graph.prune import has_effect
 from framejit.guards.source import MISSING
-from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, predicate
+from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, one_of, predicate
 from framejit.library.torch.inner_graphs.changes import reachable
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described, look_of, trace_inside
 from framejit.objects.core import abstract
@@ -54,7 +54,6 @@ MOST_NESTED = 16
 """The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
 
-IS_SAVED = "a tensor that it gives or uses is changed in place later, although autograd may have saved it"
 
 
 class TracedMachine(Trace, Machine, Protocol):
@@ -213,7 +212,7 @@ class Branch:
         seen = fakes.draws_seen()
         if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, body.kept))):
             return True
-        others = [node for node in body.notes if node not in body.kept and node.target is not cond_op and node.target is not operator.getitem]
+        others = [node for node in body.notes if node not in body.kept and node.target not in (cond_op, one_of, operator.getitem)]
         return any(has_effect(node, fakes.running) for node in others)
 
 
@@ -317,18 +316,17 @@ class Meeting:
         reached = self.check_gradients(sides)
         graphs = [self.ended(way, leaves) for way, leaves in zip(self.ways, sides)]
         check_leaves(vm, functions, *graphs)
-        results = choose_graph(vm, functions, pred, graphs, lambda node: self.operand(node, sides))
+        target = cond_op if vm.graph.is_one_autograd_node else one_of
+        results = choose_graph(vm, functions, pred, graphs, lambda node: self.operand(node, sides), target)
         noted = vm.graph.part(JoinedTensors)
-        operands = () if vm.graph.is_one_autograd_node else tuple(functions.operands(graphs))
         for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), graphs[0].leaves, results, *originals):
             assert isinstance(result, TensorObject) and isinstance(leaf, TensorObject)
             requires_grad = a.look(vm).requires_grad
             if not look_of(result, vm) == look_of(a, vm) == look_of(leaf, vm) or leaves_of(result) != (reached if requires_grad else frozenset()):
                 self.branch.stop(f"gives {described(vm, result)} in the place of {described(vm, a)}")
             nodes = tuple(dict.fromkeys(node for part in copied for node in part))
-            saved = (result.node, *operands) if requires_grad and operands else ()
-            if nodes or saved:
-                noted.add(Joined(result.node, nodes, saved, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME if nodes else IS_SAVED)))
+            if nodes:
+                noted.add(Joined(result.node, nodes, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME)))
             self._results[key] = result
 
     def check_alike(self, a: TensorObject, b: TensorObject) -> None:

@@ -111,7 +111,7 @@ def test_both_ways_are_one_node(caplog, capsys):
     finally:
         framejit.set_logs()
     text = caplog.text + "".join(capsys.readouterr())
-    assert text.count("torch.ops.higher_order.cond(") == 1 and text.count("sin * 2") == text.count("sin - 1") == 1
+    assert text.count("_one_of(gt, inner_0, inner_1, (sin,))") == 1 and text.count("sin * 2") == text.count("sin - 1") == 1
 
 
 def test_fullgraph():
