@@ -50,8 +50,10 @@ from framejit.tracing.stops import Ahead, GraphBreak
 from framejit.tracing.trace import Trace
 
 Reason = breaks.DataDependent | breaks.UnknownNumber
-MOST_NESTED = 16
+MOST_NESTED = 8
 """The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
+MOST_DIFFERENTIATED = 3
+"""The most of them in graphs that AOTAutograd differentiates: it traces what is inside several times, and what is inside that several times as often."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
 
 
@@ -126,8 +128,8 @@ class Branch:
         end = meeting(frame.decoded, if_true, if_false)
         if len(graph.bodies()) - 1 != vm.ways:
             self.stop("is in a function that an operator takes")
-        if vm.ways >= MOST_NESTED or comes_back(frame.decoded, frame.pc, (if_true, if_false), end):
-            self.stop("is that of a loop, which the data ends")
+        if vm.ways >= self.most_nested() or comes_back(frame.decoded, frame.pc, (if_true, if_false), end):
+            self.stop("is inside too many others, or in a loop that only the data ends")
         if end is None and frame.code.co_flags & inspect.CO_GENERATOR:
             self.stop("meets only at the end of a generator")
         pred = self.predicate()
@@ -141,6 +143,12 @@ class Branch:
             self.stop("undoes changes of tensors")
         vm.trail.set(graph, "has_joined", True)
         return Meeting(self, *ways).arrive(pred, end)
+
+    def most_nested(self) -> int:
+        """The most branches inside one another."""
+        graph = self.vm.graph
+        records = graph.is_one_autograd_node and graph.modes.current.grad and any(fake.requires_grad for fake in graph.input_fakes())
+        return MOST_DIFFERENTIATED if records else MOST_NESTED
 
     def predicate(self) -> object:
         """The node of the condition, which is a tensor of one bool, or a bool."""
