@@ -46,7 +46,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.tracing.stops import Ahead, GraphBreak
+from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
 Reason = breaks.DataDependent | breaks.UnknownNumber
@@ -72,7 +72,7 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
             raise
         reason, stack, frames = stopped.reason, stopped.stack, stopped.frames
     vm.trail.undo_to(mark)
-    place = vm.place()
+    place, jumps_back = vm.place(), vm.jumps_back
     try:
         return Branch(vm, frame, snapshot, vm.observe(condition), place, reason).join(if_true, if_false)
     except GraphBreak as stopped:
@@ -81,13 +81,17 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
         why = "one of them raises"
     except LeftElsewhere:
         why = "one of them leaves the function"
+    except Restart as restart:
+        if not isinstance(restart.reason, (breaks.TooLong, breaks.TooDeep)):
+            raise
+        why = restart.reason.text()
     except Ahead:
         why = "one of them must run something while it is traced"
     except (NotConstant, GuardOnDataDependentSymNode):
         why = "one of them needs a value that depends on data"
     vm.trail.undo_to(mark)
     frame.restore(snapshot)
-    frame.mark = mark
+    frame.mark, vm.jumps_back = mark, jumps_back
     raise GraphBreak(replace(reason, ways=why), stack, frames)
 
 
