@@ -57,7 +57,6 @@ MOST_DIFFERENTIATED = 3
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
 
 
-
 class TracedMachine(Trace, Machine, Protocol):
     """The running trace, which runs frames too."""
 
