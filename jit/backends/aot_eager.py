@@ -40,5 +40,5 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
 
 BACKEND = Backend(
     "aot_eager", compile_aot_eager, inputs="fake", trusted=True, faster_for_fixed_sizes=False, runs_nodes=True,
-    takes=replace(OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True),
+    takes=replace(OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True, joins_branches=True),
 )  # fmt: skip

@@ -57,5 +57,5 @@ def graph_again(code: CodeType, names: Mapping[str, Any], attributes: Mapping[st
 
 BACKEND = Backend(
     "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, runs_nodes=True,
-    takes=Demands(takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True),
+    takes=Demands(takes_unbacked=True, takes_gradients=True, takes_hooks=True, draws_in_order=True, joins_branches=True),
 )  # fmt: skip

@@ -11,10 +11,16 @@ WAITS = (
 )
 
 
+def about_ways(ways: str, advice: tuple[str, ...]) -> tuple[str, ...]:
+    """The advice, after why the two ways of a branch aren't both in the graph."""
+    return (f"Both ways of the branch can't be in the graph: {ways}.", *advice) if ways else advice
+
+
 class DataDependent(BreakOf):
     """Control flow, or a Python value, depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen, but `if x.sum() > 0` and `repr(x)` need the data. `torch.cond` keeps both branches in the graph. Numbers out of
+    A graph is fixed before any data is seen, but `repr(x)` needs the data, and so does `if x.sum() > 0`, unless both ways can be in the graph: they may only
+    compute tensors, and must leave the same values apart from tensors that look alike. The first hint then says why they can't. Numbers out of
     tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split the graph where the program needs their values (FJ039), or at once with other
     backends than "eager", "aot_eager" and "inductor". Small CPU tensors of ints or bools that come from outside may decide, until their data is seen to vary:
     guards read it.
@@ -22,6 +28,8 @@ class DataDependent(BreakOf):
 
     device: str = ""
     """The device of the tensor, if it isn't the CPU."""
+    ways: str = ""
+    """Why the two ways of a branch can't both be in the graph."""
     id = "FJ005"
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
@@ -33,7 +41,7 @@ class DataDependent(BreakOf):
     )
 
     def advice(self) -> tuple[str, ...]:
-        return super().advice() if self.device else super().advice()[:-1]
+        return about_ways(self.ways, super().advice() if self.device else super().advice()[:-1])
 
 
 class OperatorRaises(BreakOf):
@@ -183,10 +191,10 @@ class UnknownNumber(Break):
     """The program needs the value of a number out of a tensor, or a size that depends on the contents of a tensor.
 
     `n = x.max().item()` and `x[mask]` stay in the graph, and so do values computed from them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. If the
-    program must know the number to continue (`if n > 3`, `range(n)`, `values[n]`, `str(n) == "3"`), the call is split, and after the split the number
-    is known. An operator that behaves differently for some sizes splits the call too: `+` broadcasts if a size is 1. `torch._check` states a condition that
-    always holds. The graph checks it, and the trace may rely on it. A number in a small CPU tensor that comes from outside may decide without a split: a guard
-    reads it, as an int among the arguments is read, unless its value itself is needed and has been seen to vary.
+    program must know the number to continue (`range(n)`, `values[n]`, `str(n) == "3"`, or `if n > 3` where both ways can't be in the graph), the call is
+    split, and after the split the number is known. An operator that behaves differently for some sizes splits the call too: `+` broadcasts if a size is 1.
+    `torch._check` states a condition that always holds. The graph checks it, and the trace may rely on it. A number in a small CPU tensor that comes from
+    outside may decide without a split: a guard reads it, as an int among the arguments is read, unless its value itself is needed and has been seen to vary.
     """
 
     needing: str
@@ -196,6 +204,8 @@ class UnknownNumber(Break):
     """The condition that `torch._check` would need; empty if the number is a statistic, such as a loss, or if its value itself is needed."""
     device: str = ""
     """The device of the tensor, if it isn't the CPU."""
+    ways: str = ""
+    """Why the two ways of a branch can't both be in the graph."""
     id = "FJ039"
     message = "{needing} needs the value of `{number}` (line {lineno}), which depends on the data of a tensor"
     explanation = "The graph has not run yet when the program is traced, so numbers that come out of it are not known."
@@ -208,7 +218,7 @@ class UnknownNumber(Break):
 
     def advice(self) -> tuple[str, ...]:
         found = super().advice() if self.device else super().advice()[:-1]
-        return found if self.check else found[1:]
+        return about_ways(self.ways, found if self.check else found[1:])
 
 
 class FirstStep(SkippedFrame):

@@ -12,7 +12,7 @@ from framejit.ceval.closing import LETS_GO, let_go_of
 from framejit.ceval.frame import Frame, LastInstruction, State
 from framejit.ceval.machine import Machine
 from framejit.ceval.operation import OPERATIONS
-from framejit.ceval.signals import Return, Yield
+from framejit.ceval.signals import Arrived, LeftElsewhere, Return, Yield
 from framejit.objects.core.object import Object, Raise
 
 HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_match, ops_except)
@@ -90,9 +90,25 @@ def _finish(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
     return signal
 
 
-def execute(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
-    """The loop itself."""
+def run_until(vm: Machine, frame: Frame, pc: int, end: int | None) -> Object | None:
+    """Execute from `pc` until the frame comes to the instruction `end`, or until it returns, if there is no `end`. Returns what it returns.
+
+    Raises LeftElsewhere if the frame is left in another way, and Raise if an exception leaves it.
+    """
+    try:
+        signal = execute(vm, frame, pc, end)
+    except Arrived:
+        return None
+    if end is not None or type(signal) is not Return:
+        raise LeftElsewhere
+    return signal.value
+
+
+def execute(vm: Machine, frame: Frame, pc: int, end: int | None = None) -> Return | Yield:
+    """The loop itself. Raises Arrived at the instruction `end`."""
     program = frame.decoded.program or link(frame.decoded)
+    if end is not None:
+        program = ending(program, end)
     if logs.enabled("trace"):
         program = shown(program)
     if vm.has_generators:
@@ -141,6 +157,15 @@ def unwind(vm: Machine, frame: Frame, signal: Raise) -> int | None:
         stack.append(LastInstruction(frame.pc))
     stack.append(signal.exc)
     return handler.target
+
+
+def ending(program: list[Any], end: int) -> list[Any]:
+    """The program, in which the instruction `end` isn't executed: Arrived is raised there."""
+
+    def arrive(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
+        raise Arrived
+
+    return [*program[:end], (arrive, program[end][1]), *program[end + 1 :]]
 
 
 def shown(program: list[Any]) -> list[Any]:

@@ -21,5 +21,9 @@ class Machine(VM, Protocol):
     def lets_go(self, values: Iterable[Any]) -> None:
         """If `has_generators`: an instruction or an exception releases these values. May stop the trace."""
 
+    def choose_way(self, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
+        """The instruction at which a frame continues after a branch: `if_true` or `if_false`. If the trace can't know that, and both ways can be in the
+        graph, it is where they meet, with the values there that depend on the condition. Raises Return if they meet after the frame."""
+
     def count_iteration(self) -> None:
         """A loop begins again. A trace that would not end is given up."""

@@ -8,6 +8,7 @@ from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.handlers import is_caught
+from framejit.ceval.machine import Machine
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
 from framejit.objects.core import abstract, build, operators
@@ -24,23 +25,25 @@ def jump(vm: VM, frame: Frame, instruction: Instruction) -> Any:
 
 
 @op("POP_JUMP_IF_TRUE", "condition --")
-def pop_jump_if_true(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
-    return instruction.value if truth(vm, frame, condition, instruction.value, instruction.index + 1) else None
+def pop_jump_if_true(vm: Machine, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+    return way(vm, frame, condition, instruction.value, instruction.index + 1)
 
 
 @op("POP_JUMP_IF_FALSE", "condition --")
-def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
-    return None if truth(vm, frame, condition, instruction.index + 1, instruction.value) else instruction.value
+def pop_jump_if_false(vm: Machine, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+    return way(vm, frame, condition, instruction.index + 1, instruction.value)
 
 
-def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) -> bool:
-    """Return whether the condition of a branch is true. If it depends on the data of tensors, and one target leads to a `raise`, the graph checks it for the
-    other."""
+def way(vm: Machine, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
+    """The instruction at which a branch continues. If the condition depends on the data of tensors, and one target leads to a `raise`, the graph checks it for
+    the other. If none does, both may be in the graph."""
     if abstract.depends_on_data(vm, condition):
         expected = raises(frame, if_false)
-        if expected != raises(frame, if_true) and not is_caught(frame) and vm.observe(condition).check_truth(vm, expected):
-            return expected
-    return abstract.truth(vm, condition)
+        if expected == raises(frame, if_true):
+            return vm.choose_way(frame, condition, if_true, if_false)
+        if not is_caught(frame) and vm.observe(condition).check_truth(vm, expected):
+            return if_true if expected else if_false
+    return if_true if abstract.truth(vm, condition) else if_false
 
 
 def raises(frame: Frame, index: int) -> bool:

@@ -34,3 +34,11 @@ class Yield(Signal):
 
     def __init__(self, value: Object) -> None:
         self.value = value
+
+
+class Arrived(Exception):
+    """Signal: the frame has come to the instruction up to which it was to be run."""
+
+
+class LeftElsewhere(Exception):
+    """Signal: the frame was left before it came to the instruction up to which it was to be run, or was suspended."""

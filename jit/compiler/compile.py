@@ -119,8 +119,9 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
 
 def first_terms(request: CompileRequest) -> TraceTerms:
     """The permissions of the first trace of a request."""
-    takes = request.options.backend.abilities()
-    return TraceTerms(request.dynamic, replace(takes, takes_first_steps=takes.takes_first_steps or request.family.takes_first_steps))
+    takes, options = request.options.backend.abilities(), request.options
+    first_steps, joins = takes.takes_first_steps or request.family.takes_first_steps, takes.joins_branches and options.branches is None
+    return TraceTerms(request.dynamic, replace(takes, takes_first_steps=first_steps, joins_branches=joins))
 
 
 def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileRequest:

@@ -84,6 +84,7 @@ def distributed_stay_outside(failed: FailedGraph) -> TraceTerms | None:
 
 RETREATS: tuple[Retreat, ...] = (
     giving_up("takes_gradients", lambda graph: graph.autograd_node is not None and graph.autograd_node.asks),
+    giving_up("joins_branches", lambda graph: graph.has_joined),
     giving_up("takes_unbacked", lambda graph: graph.unbacked.present),
     giving_up("takes_nested", lambda graph: graph.wrappers.has_met("jagged")),
     giving_up("takes_masked", lambda graph: graph.wrappers.has_met("masked")),

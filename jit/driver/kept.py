@@ -179,7 +179,8 @@ def key_of(call: Call, cls: type | None, options: Options) -> Any:
     if not is_plain(options.backend.kwargs):
         return None
     return (
-        *frame_of(call, cls), options.backend.name, sorted(options.backend.kwargs.items()), options.dynamic, options.regions, options.fullgraph, settings,
+        *frame_of(call, cls), options.backend.name, sorted(options.backend.kwargs.items()),
+        options.dynamic, options.regions, options.branches, options.fullgraph, settings,
     )  # fmt: skip
 
 

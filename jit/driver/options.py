@@ -34,7 +34,8 @@ class Options:
 
     `isolated`: share entries with no other compiled function. `dynamic`: which sizes and numbers are symbolic: all (True), none (False), or those that
     vary (None). `shapes`: the declared sizes of arguments. `regions`: whether parts of a graph that repeat are compiled once: True, False, or where it pays
-    (None). `precompiled`: where entries are looked for before one is made, and what happens to a call that has none there.
+    (None). `branches`: "break" if branches that depend on data split calls although both ways could be in the graph. `precompiled`: where entries are looked
+    for before one is made, and what happens to a call that has none there.
     """
 
     backend: Backend
@@ -44,6 +45,7 @@ class Options:
     dynamic: bool | None = None
     shapes: DeclaredShapes = DeclaredShapes()
     regions: bool | None = None
+    branches: str | None = None
     precompiled: Precompiled | None = None
 
     @property
@@ -63,6 +65,7 @@ class Options:
             self.fullgraph == other.fullgraph
             and self.dynamic is other.dynamic
             and self.regions is other.regions
+            and self.branches == other.branches
             and self.shapes == other.shapes
             and self.precompiled is other.precompiled
             and self.config == other.config

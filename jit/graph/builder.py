@@ -33,6 +33,7 @@ from framejit.graph.fakes import Writes
 from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
+from framejit.graph.joined import JoinedTensors
 from framejit.graph.known_data import KnownData
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
@@ -172,6 +173,11 @@ class GraphBuilder(TraceState):
         """Stop the trace at an operation that has another meaning if the whole call is inside one of the program's transforms."""
         if self.outermost.transform is not None:
             self.vm.unsupported(breaks.InsideTransform(self.outermost.transform.name, f"and {what} inside of it"))
+
+    def check_identity(self, *objects: Object) -> None:
+        """The program asks whether a tensor is the same as another. Restarts the trace if the graph has a copy of it instead."""
+        if self.has_joined:
+            self.part(JoinedTensors).check_kept_apart([obj.node for obj in objects if isinstance(obj, TensorObject)])
 
     def check_record(self, obj: TensorObject) -> None:
         """Stop the trace if the program asks for a tensor's autograd record inside a transform, where the fake's record may be incomplete."""
@@ -398,6 +404,7 @@ class GraphBuilder(TraceState):
         with self.fakes.running():  # autograd makes zeros for a gradient that nothing computes
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)
+        self.part(JoinedTensors).check_leaving(outputs)
         mutated = self.fakes.changed_inputs(kept)
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))

@@ -26,6 +26,7 @@ class Demands:
     takes_sparse: it may take sparse tensors, and hold operators on those that it makes. If not, it may still hold a few products (see sparse.py).
     makes_sparse: it may hold operators that return sparse tensors.
     takes_masked: it may make masked tensors.
+    joins_branches: it may hold both ways of a branch that depends on data, as a torch.cond.
     guards_data: the trace may decide by the data of a tensor from outside, which guards read at each call.
     """
 
@@ -43,6 +44,7 @@ class Demands:
     takes_sparse: bool = True
     makes_sparse: bool = True
     takes_masked: bool = True
+    joins_branches: bool = False
     guards_data: bool = True
 
 

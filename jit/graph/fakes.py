@@ -88,7 +88,13 @@ class Fakes:
 
     def may_have_drawn(self, graph: fx.Graph) -> bool:
         """Return whether a graph of the trace may draw from torch's CPU generator. What doesn't run on fakes as it runs later may always."""
-        return not isinstance(seen := self.mode.__dict__.get("dispatch"), DrawsSeen) or seen.any or not all(map(runs_as_on_fakes, graph.nodes))
+        seen = self.draws_seen()
+        return seen is None or seen.any or not all(map(runs_as_on_fakes, graph.nodes))
+
+    def draws_seen(self) -> DrawsSeen | None:
+        """The note of whether operators have drawn random numbers; None if the mode has none."""
+        seen = self.mode.__dict__.get("dispatch")
+        return seen if isinstance(seen, DrawsSeen) else None
 
     def stop_caching(self) -> None:
         """Let every operator run, and none be taken from torch's cache: a cached view has memory of another size,

@@ -75,6 +75,7 @@ class TraceState:
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.storages: list[StorageObject] = []
         self.made_again: list[Callable[[fx.Node], None]] = []
+        self.has_joined = False  # whether both ways of a branch have ever been in the graph
         self.has_inner = False  # whether there has ever been an inner graph
         self._parts: dict[Any, Any] = {}
         # A stack's text and places, by the ids of its frames, which are kept alive so that their ids aren't reused.

@@ -20,11 +20,15 @@ class Trace(TorchVM, Protocol):
     Attributes:
         handled_by_caller: the exception that the caller of the traced frame is handling; None if it handles none.
         breaks_at: the places at which it must break, and why, as found by earlier traces of the same call, of which it is a restart.
+        ways: the number of branches on data around the present instruction of which both ways are traced.
+        jumps_back: the number of iterations of loops so far.
         rebuilt: the frames of generators that the state of a split call rebuilds.
     """
 
     handled_by_caller: BaseException | None
     breaks_at: Mapping[Place, Break]
+    ways: int
+    jumps_back: int
     rebuilt: list[Frame]
 
     def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:

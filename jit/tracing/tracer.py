@@ -60,7 +60,7 @@ from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
 from framejit.said import directives
-from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
+from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
@@ -79,7 +79,8 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING if unset). `changing`: values, by path, whose contents must not be guarded.
 
     `breaks_at`: the places (see Restart) at which it must break, and why. `names`: the names in reports for the values in a resumed frame's state.
-    `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
+    `ways`: the number of branches on data around the present
+    instruction of which both ways are traced. `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Tracer:
         self.answers = Answers(self.trail, withheld, self.user_stack)
         self.frame: Frame | None = None
         self.root: Frame | None = None
-        self.depth = 0
+        self.depth = self.ways = 0
         self.jumps_back = 0
         self.handled = has_handler(function)
         self.resumed = original_offset(function.__code__, 0) is not None
@@ -361,6 +362,9 @@ class Tracer:
         if self.jumps_back > self.config.unroll_limit:
             assert self.frame is not None
             giving_up.too_long(self, self.frame)
+
+    def choose_way(self, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
+        return branches.choose_way(self, frame, condition, if_true, if_false)
 
     def dispose(self) -> None:
         """Release everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""

@@ -51,6 +51,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
     regions: bool | None = None,
+    branches: str | None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -67,6 +68,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
     regions: bool | None = None,
+    branches: str | None = None,
 ) -> Callable[[F], F]: ...
 @spoken
 def compile(
@@ -83,6 +85,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes: Mapping[str, Any] | None = None,
     regions: bool | None = None,
+    branches: str | None = None,
     **unknown: Any,
 ) -> Any:
     """Compile a function, method, module or other callable. Without a target, return a decorator that does.
@@ -114,6 +117,8 @@ def compile(
             size. None says nothing about a size.
         regions: compile parts of a graph that repeat, such as the layers of a model, once. None: where it pays, with backends of torch that compile. True:
             wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends.
+        branches: what becomes of a branch on the data of a tensor (`if x.sum() > 0:`). None: if both ways only compute tensors, and give tensors that look
+            alike, both are in the graph, which decides. "break": the call is split at the branch, as it is where they do more.
 
     Raises:
         BadArgument: the target is not callable; it is a generator or coroutine function, and `fullgraph` is set; an option has a wrong type; `shapes` names no
@@ -125,11 +130,13 @@ def compile(
     for option, value in (("dynamic", dynamic), ("regions", regions)):
         if value is not None and not isinstance(value, bool):
             raise BadArgument(f"compile(): {option} must be None, True or False; got {value!r}")
+    if branches not in (None, "break"):
+        raise BadArgument(f"compile(): branches must be None or 'break'; got {branches!r}")
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
     found = lookup_default(mode, options) if backend is None else lookup(backend, mode=mode, options=options)
-    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes), regions)
+    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes), regions, branches)
     if target is None:
         return functools.partial(compile_target, settings=settings, disable=disable)
     return compile_target(target, settings, disable)

@@ -548,7 +548,7 @@ def test_values_that_are_asked_for(function, backend):
 
 
 def test_a_branch_breaks_once_and_serves_all_values():
-    counts = agree(lambda x: x * 2 if x.max().item() > 6 else -x, *[(SOME + n,) for n in range(12)])
+    counts = agree(lambda x: x * 2 if x.max().item() > 6 else -x, *[(SOME + n,) for n in range(12)], branches="break")
     assert (counts["graph_breaks"], counts["graphs"], counts["recompiles"]) == (1, 3, 0)
 
 

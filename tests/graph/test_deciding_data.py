@@ -312,7 +312,7 @@ def branches(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
 
 def test_data_that_leads_to_too_many_entries_splits_the_graph() -> None:
     dice = random.Random(1)
-    counts = run(branches, [(X, T([dice.randrange(2) for _ in range(5)])) for _ in range(60)])
+    counts = run(branches, [(X, T([dice.randrange(2) for _ in range(5)])) for _ in range(60)], branches="break")
     assert counts[-1] == counts[-20] and counts[-1][0] <= 20 and counts[-1][1]
     assert framejit.statistics()["uncompiled"] == {} or not framejit.statistics()["uncompiled"]
 
@@ -353,7 +353,7 @@ def test_breaks_say_what_reading_from_another_device_costs() -> None:
         return n * 2 if n[0].item() > 3 else n
 
     for function in (by_truth, by_number):
-        compiled = framejit.compile(lambda n, function=function: function(n.sin()), backend="eager", fullgraph=True)
+        compiled = framejit.compile(lambda n, function=function: function(n.sin()), backend="eager", fullgraph=True, branches="break")
         with pytest.raises(framejit.Unsupported, match="read one from meta, Python waits in each call"):
             compiled(torch.ones(2, device="meta"))
         with pytest.raises(framejit.Unsupported) as raised:

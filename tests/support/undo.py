@@ -35,7 +35,7 @@ OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBui
 CONTAINERS = (list, tuple, dict, set)
 FREE = {
     Frame: {"mark", "parent", "delivery"},  # set again for each instruction, or when a generator is resumed
-    GraphBuilder: {"fakes", "inputs", "_has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
+    GraphBuilder: {"fakes", "inputs", "has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
     Body: {"_trail"},
     GlobalModes: {"_effect_node", "_trail"},
     AutogradNode: {"_graph"},

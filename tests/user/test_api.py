@@ -285,7 +285,7 @@ def test_a_coroutine_that_compile_was_given_runs():
     ({"dynamic": "auto"}, framejit.BadArgument, "dynamic"), ({"name": 3}, framejit.BadArgument, "name must be a string; got 3"),
     ({"backends": "eager"}, framejit.BadArgument, "compile() has no option 'backends'; did you mean 'backend'"),
     ({"full_graph": True}, framejit.BadArgument, "did you mean 'fullgraph'"), ({"shapes_spec": 1}, framejit.BadArgument, "no option 'shapes_spec'"),
-    ({"guard_filter": 1}, framejit.BadArgument, "known: backend, disable, dynamic, fullgraph"),
+    ({"guard_filter": 1}, framejit.BadArgument, "known: backend, branches, disable, dynamic, fullgraph"),
     ({"model": plain}, framejit.BadArgument, "what to compile as its first argument, without a name; got model="),
 ])  # fmt: skip
 def test_options_that_cannot_be(options, kind, message):

@@ -1,4 +1,4 @@
-"""`torch.where` chooses between the two results inside the graph."""
+"""`torch.where` chooses between the two numbers inside the graph."""
 
 import torch
 
@@ -7,9 +7,8 @@ import framejit
 
 @framejit.compile
 def clip(x):
-    norm = x.norm()
-    x = torch.where(norm > 1, x / norm, x)
-    return x * 2
+    scale = torch.where(x.norm() > 1, 0.5, 1.0)
+    return x * scale
 
 
 result = clip(torch.tensor([3.0, 4.0]))

@@ -8,9 +8,8 @@ import framejit
 @framejit.compile
 def sparsified(x):
     active = (x > 0).sum()
-    x = torch.tanh(x)
-    x = torch.where(active > 2, x * 0.5, x)
-    return x + active
+    scale = torch.where(active > 2, 0.5, 1.0)
+    return torch.tanh(x) * scale + active
 
 
 result = sparsified(torch.arange(4.0))

@@ -1,4 +1,4 @@
-"""The program goes one way or the other by a number that it has got out of a tensor."""
+"""The program chooses a number by another one that it has got out of a tensor."""
 
 import torch
 
@@ -8,10 +8,8 @@ import framejit
 @framejit.compile
 def sparsified(x):
     active = (x > 0).sum().item()
-    x = torch.tanh(x)
-    if active > 2:
-        x = x * 0.5
-    return x + active
+    scale = 0.5 if active > 2 else 1.0
+    return torch.tanh(x) * scale + active
 
 
 result = sparsified(torch.arange(4.0))

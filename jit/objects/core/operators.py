@@ -276,6 +276,8 @@ def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
         return True
     if unsure and (isinstance(a, unbackednumber.UnbackedValue) or isinstance(b, unbackednumber.UnbackedValue)):
         a, b = vm.const(a.constant(vm)), vm.const(b.constant(vm))
+    if a.depends_on_data:
+        vm.graph.check_identity(a, b)
     if a.value is not MISSING and b.value is not MISSING:
         return identities.same_value(vm, a, b, unsure)
     if a.cls is tuple:  # there is one empty tuple

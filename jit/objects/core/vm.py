@@ -225,6 +225,9 @@ class Graph(Protocol[Obj]):
     def object_of(self, fake: Any) -> Obj | None:
         """The Object of a fake tensor that the trace knows."""
 
+    def check_identity(self, *objects: Any) -> None:
+        """The program asks whether a tensor is the same as another. Restarts the trace if the graph has a copy of it instead."""
+
     def check_record(self, obj: Any) -> None:
         """The program asks what autograd knows about a tensor. Breaks if its fake doesn't know."""
 

@@ -73,6 +73,7 @@ class TensorObject(Object):
         return self.node
 
     def hash_key(self, vm: VM) -> Any:
+        vm.graph.check_identity(self)
         return vm.tell_apart(self)
 
     # Attributes.

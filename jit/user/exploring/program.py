@@ -138,7 +138,7 @@ class Program:
         self._graphs: list[fx.GraphModule] = []
         self._compilers: list[PrivateCompiler] = []
         eager = lookup("eager")
-        takes = dataclasses.replace(eager.takes, guards_data=False)
+        takes = dataclasses.replace(eager.takes, joins_branches=False, guards_data=False)
         backend = dataclasses.replace(eager, name="valid_inputs", call=keeping(self._graphs), takes=takes)
         own = config.current()
         checks = ",".join(sorted(own.checks() - {"results", "guards"}))  # which are about calls that run

@@ -98,7 +98,7 @@ def standing_for(node: Any) -> torch.Tensor:
 def recording_options(recorder: Recorder) -> Options:
     """The options by which a call is traced whole, and its graph recorded."""
     eager, own = lookup("eager"), config.current()
-    takes = dataclasses.replace(eager.takes, takes_hooks=False, takes_objects=False, guards_data=False)
+    takes = dataclasses.replace(eager.takes, takes_hooks=False, takes_objects=False, joins_branches=False, guards_data=False)
     backend = dataclasses.replace(eager, name="export", call=recorder, takes=takes)
     return Options(backend, fullgraph=True, config=dataclasses.replace(own, check=",".join(sorted(own.checks() - {"results", "guards"}))), isolated=True)
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
+from torch import fx
 from torch._higher_order_ops.cond import cond_op
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from framejit.graph.builder import TorchVM
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described
@@ -38,13 +43,35 @@ def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object)
     branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
     check_same(vm, functions, *branches)
     first = branches[0]
-    operands = functions.operands(branches)
-    functions.check_changes(branches, operands)
     results: list[Object] = []
     if first.tensors or any(branch.changes for branch in branches):
-        graphs = [functions.attached(branch, operands) for branch in branches]
-        results = functions.results(cond_op, (condition, *graphs, tuple(operands)))
+        results = choose_graph(vm, functions, condition, branches)
     return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
+
+
+def one_of(pred: Any, true_graph: Any, false_graph: Any, operands: tuple[Any, ...]) -> Any:
+    """The results of the one graph that runs. Autograd records what it does, while torch.cond is an operator for autograd, and finds its backward in each call.
+    """
+    is_known = type(pred) is torch.Tensor and not torch._is_functional_tensor(pred) and get_proxy_mode() is None
+    if is_known or isinstance(pred, bool):
+        return (true_graph if pred else false_graph)(*operands)
+    return cond_op(pred, true_graph, false_graph, operands)
+
+
+def choose_graph(
+    vm: TorchVM,
+    functions: Functions,
+    condition: object,
+    branches: Sequence[FunctionGraph],
+    given: Callable[[fx.Node], fx.Node] = lambda node: node,
+    target: Callable[..., Any] = cond_op,
+) -> list[Object]:
+    """The results of the node that runs the first of two graphs if the condition is true, and else the second. `condition`: a node or a bool. `given`: the
+    operand for a node that the graphs use."""
+    operands = functions.operands(branches)
+    functions.check_changes(branches, operands)
+    graphs = [functions.attached(branch, operands) for branch in branches]
+    return functions.results(target, (condition, *graphs, tuple(map(given, operands))))
 
 
 def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
@@ -63,6 +90,11 @@ def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: Fu
     """Stop the trace unless the branches give the same results apart from the numbers in tensors."""
     if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
         functions.break_graph("whose branches give trees of different structure")
+    check_leaves(vm, functions, true, false)
+
+
+def check_leaves(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
+    """Stop the trace unless the leaves of two results are the same apart from the numbers in tensors."""
     for a, b in zip(true.leaves, false.leaves, strict=True):
         if isinstance(a, TensorObject) and isinstance(b, TensorObject):
             same = described(vm, a) == described(vm, b)

@@ -1,0 +1,89 @@
+"""Tensors that a branch on data gives, of which the program may have had one before: in the graph they are copies, which nothing may tell from the original.
+
+In `if c: y = x * 2` with `y = x` before it, `y` is `x` itself in some calls. The node of the branch gives a copy in these. That is right as long as nothing
+changes either of them in place, asks whether they are the same, or gets both. Otherwise the trace is restarted, and breaks at the branch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from framejit import breaks
+from framejit.graph.fake import storages
+from framejit.graph.metadata import CHANGES
+from framejit.graph.operator_call import OperatorCall, Phase, rule
+from framejit.graph.trace_state import TraceState
+
+ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|set_|detach_")
+"""The names of operations that are about a tensor itself, and not only about its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A tensor that a branch gives. `originals`: nodes of the tensors of which it may be a copy; `place`: the instruction that branches; `reason`: that for
+    which it runs natively if need be."""
+
+    node: fx.Node
+    originals: tuple[fx.Node, ...]
+    place: tuple[CodeType, int]
+    reason: breaks.Break
+
+
+class JoinedTensors:
+    """The tensors of one trace that branches give and that may be copies."""
+
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
+        self.made: tuple[Joined, ...] = ()
+
+    def add(self, joined: Joined) -> None:
+        """Note a tensor that a branch gives."""
+        self._state.trail.set(self, "made", (*self.made, joined))
+
+    def originals_of(self, memory: set[int]) -> tuple[fx.Node, ...]:
+        """The nodes of the tensors of which the tensors in these storages may be copies."""
+        return tuple(dict.fromkeys(node for joined in self.made if memory_of([joined.node]) & memory for node in joined.originals))
+
+    def check_kept_apart(self, nodes: Iterable[fx.Node]) -> None:
+        """Restart the trace if one of these nodes shares memory with a tensor that may be a copy, or with one of which that may be a copy."""
+        memory = memory_of(nodes)
+        for joined in self.made:
+            if memory_of([joined.node, *joined.originals]) & memory:
+                self._state.vm.restart(joined.place, joined.reason)
+
+    def check_leaving(self, outputs: Sequence[fx.Node]) -> None:
+        """Restart the trace if a tensor of a branch leaves the graph as well as one of which it may be a copy, and for questions about addresses."""
+        inputs, leaving = storages(self._state.input_fakes()), memory_of(outputs)
+        for joined in self.made:
+            mine, originals = memory_of([joined.node]), memory_of(joined.originals)
+            others = [other for other in self.made if other is not joined and memory_of([other.node]) & leaving and memory_of(other.originals) & originals]
+            if self._state.storages or (mine & leaving and (originals & (inputs | leaving) or others)):
+                self._state.vm.restart(joined.place, joined.reason)
+
+
+def memory_of(nodes: Iterable[fx.Node]) -> set[int]:
+    """The keys of the storages of the tensors that some nodes give."""
+    return storages(fake for node in nodes if isinstance(fake := node.meta.get("example_value"), torch.Tensor))
+
+
+@rule(Phase.NODE)
+def check_changes_of_joined(state: TraceState, operation: OperatorCall) -> None:
+    """Check a node that changes tensors."""
+    joined = state.part(JoinedTensors)
+    if joined.made and operation.node is not None and CHANGES in operation.node.meta:
+        joined.check_kept_apart(operation.node.meta[CHANGES])
+
+
+@rule(Phase.REFUSE)
+def check_questions_about_joined(state: TraceState, operation: OperatorCall) -> None:
+    """Check an operation that is about a tensor itself."""
+    joined = state.part(JoinedTensors)
+    if joined.made and ASKS_FOR_ITSELF.fullmatch(operation.name):
+        joined.check_kept_apart([arg for arg in pytree.tree_leaves((operation.args, operation.kwargs)) if isinstance(arg, fx.Node)])

@@ -1,0 +1,413 @@
+"""Branches on data, of which both ways are in the graph: each is traced up to where they meet, and the node of a torch.cond computes what differs there.
+
+Both ways begin with the same values, and may only compute tensors. They leave the same values, apart from tensors that look alike; see `Meeting`. Otherwise
+everything is undone, and the trace breaks at the branch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import Any, NoReturn, Protocol
+
+import torch
+from torch import fx
+from torch._higher_order_ops.cond import cond_op
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from framejit import breaks
+from framejit.bytecode.liveness import live_slots
+from framejit.bytecode.meeting import can_reach, comes_back, meeting
+from framejit.ceval.frame import Frame, FrameSnapshot
+from framejit.ceval.loop import run_until
+from framejit.ceval.machine import Machine
+from framejit.ceval.signals import LeftElsewhere, Return
+from framejit.graph.body import Body
+from framejit.graph.fake import storages
+from framejit.graph.gradient_paths import gradient_paths, leads_to
+from framejit.graph.joined import Joined, JoinedTensors, memory_of
+from framejit.graph.metadata import CHANGES
+from framejit.graph.on_fakes import runs_as_on_fakes
+from framejit.graph.prune import has_effect
+from framejit.guards.source import MISSING
+from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, one_of, predicate
+from framejit.library.torch.inner_graphs.changes import reachable
+from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described, look_of, trace_inside
+from framejit.objects.core import abstract
+from framejit.objects.core.object import NotConstant, Object, Raise, settle
+from framejit.objects.numbers.unbackednumber import UnbackedNumber, comparison_as_tensor
+from framejit.objects.tensors.overrides import is_overridden
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchcall import enter
+from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.tracing.stops import Ahead, GraphBreak, Restart
+from framejit.tracing.trace import Trace
+
+Reason = breaks.DataDependent | breaks.UnknownNumber
+MOST_NESTED = 8
+"""The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
+MOST_DIFFERENTIATED = 3
+"""The most of them in graphs that AOTAutograd differentiates: it traces what is inside several times, and what is inside that several times as often."""
+MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
+
+
+class TracedMachine(Trace, Machine, Protocol):
+    """The running trace, which runs frames too."""
+
+
+def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int, if_false: int) -> int:
+    """See `Machine.choose_way`."""
+    mark, snapshot = frame.mark, frame.snapshot()
+    try:
+        return if_true if abstract.truth(vm, condition) else if_false
+    except GraphBreak as stopped:
+        if not vm.graph.demands.joins_branches or not isinstance(stopped.reason, (breaks.DataDependent, breaks.UnknownNumber)):
+            raise
+        reason, stack, frames = stopped.reason, stopped.stack, stopped.frames
+    vm.trail.undo_to(mark)
+    place, jumps_back = vm.place(), vm.jumps_back
+    try:
+        return Branch(vm, frame, snapshot, vm.observe(condition), place, reason).join(if_true, if_false)
+    except GraphBreak as stopped:
+        why = getattr(stopped.reason, "ways", "") or stopped.reason.text()
+    except Raise:
+        why = "one of them raises"
+    except LeftElsewhere:
+        why = "one of them leaves the function"
+    except Restart as restart:
+        if not isinstance(restart.reason, (breaks.TooLong, breaks.TooDeep)):
+            raise
+        why = restart.reason.text()
+    except Ahead:
+        why = "one of them must run something while it is traced"
+    except (NotConstant, GuardOnDataDependentSymNode):
+        why = "one of them needs a value that depends on data"
+    vm.trail.undo_to(mark)
+    frame.restore(snapshot)
+    frame.mark, vm.jumps_back = mark, jumps_back
+    raise GraphBreak(replace(reason, ways=why), stack, frames)
+
+
+@dataclass(slots=True)
+class Way:
+    """One way of a branch, traced up to the meeting. `returned`: what the frame returns, if the ways meet there."""
+
+    body: Body
+    stack: list[Any]
+    locals: list[Object | None]
+    handled: Object | None
+    returned: Object | None
+    made: Callable[[Object], bool]
+
+
+class Branch:
+    """A branch on data at the present instruction of a frame."""
+
+    def __init__(
+        self, vm: TracedMachine, frame: Frame, snapshot: FrameSnapshot, condition: Object, place: tuple[CodeType, int], reason: Reason
+    ) -> None:
+        self.vm = vm
+        self.frame = frame
+        self.before = snapshot
+        self.condition = condition
+        self.place = place
+        self.reason = reason
+        self.functions = Functions(vm, "the branch")
+
+    def stop(self, why: str) -> NoReturn:
+        """Give up: the trace breaks at the branch."""
+        self.vm.unsupported(breaks.InnerFunction("the branch", why))
+
+    def join(self, if_true: int, if_false: int) -> int:
+        """Trace both ways, and let the frame go on where they meet."""
+        vm, frame = self.vm, self.frame
+        graph = vm.graph
+        end = meeting(frame.decoded, if_true, if_false)
+        if len(graph.bodies()) - 1 != vm.ways:
+            self.stop("is in a function that an operator takes")
+        if vm.ways >= self.most_nested() or comes_back(frame.decoded, frame.pc, (if_true, if_false), end):
+            self.stop("is inside too many others, or in a loop that only the data ends")
+        if end is None and frame.code.co_flags & inspect.CO_GENERATOR:
+            self.stop("meets only at the end of a generator")
+        pred = self.predicate()
+        mode = graph.fakes.mode
+        swapped = can_reach(frame.decoded, if_true, frame.pc, end) and not can_reach(frame.decoded, if_false, frame.pc, end)
+        first = self.traced(if_false if swapped else if_true, end, len(frame.stack))
+        second = self.traced(if_true if swapped else if_false, end, 0 if end is None else len(first.stack))
+        self.check_dropped(first, second)
+        ways = (second, first) if swapped else (first, second)
+        if graph.fakes.stale or graph.fakes.mode is not mode:
+            self.stop("undoes changes of tensors")
+        vm.trail.set(graph, "has_joined", True)
+        return Meeting(self, *ways).arrive(pred, end)
+
+    def most_nested(self) -> int:
+        """The most branches inside one another."""
+        graph = self.vm.graph
+        records = graph.is_one_autograd_node and graph.modes.current.grad and any(fake.requires_grad for fake in graph.input_fakes())
+        return MOST_DIFFERENTIATED if records else MOST_NESTED
+
+    def predicate(self) -> object:
+        """The node of the condition, which is a tensor of one bool, or a bool."""
+        vm, condition = self.vm, self.condition
+        if isinstance(condition, UnbackedNumber):
+            condition = condition.truth_value()
+            condition = comparison_as_tensor(vm, condition) or condition
+        elif isinstance(condition, TensorObject):
+            operation, fake = operation_of(vm.raw_type_lookup(condition.cls, "__bool__")), condition.look(vm)
+            is_one = all(type(size) is int and size == 1 for size in fake.shape)
+            if operation is None or not is_one or condition.kind.is_disguised or is_overridden(vm, operation, [condition], {}) or not is_plain(fake):
+                self.stop("is on a tensor that isn't an ordinary one with one element")
+            condition = vm.observe(enter(vm, torch.Tensor.detach, [condition])) if fake.requires_grad else condition
+            if fake.dtype is not torch.bool:
+                condition = vm.observe(enter(vm, torch.ne, [condition, vm.const(0)]))
+            if fake.dim():
+                condition = vm.observe(enter(vm, torch.reshape, [condition, vm.const(())]))
+        else:
+            self.stop(f"is on {condition!r}")
+        return predicate(vm, self.functions, condition)
+
+    def check_dropped(self, first: Way, second: Way) -> None:
+        """Give up if what the second way leaves has a value in it that the first way has taken from the stack, since the second may have changed that value, as
+        the next iteration of a loop changes its iterator."""
+        dropped = [value for value in self.before.stack[0 if first.returned else len(first.stack) : -1] if isinstance(value, Object)]
+        if dropped:
+            values = [value for way in (first, second) for value in ([way.returned] if way.returned else [*way.locals, *way.stack])]
+            left = reachable(self.vm, [value for value in values if isinstance(value, Object)]).made
+            if any(id(settle(value)) in left for value in dropped):
+                self.stop("has ways that go on with an iterator")
+
+    def traced(self, target: int, end: int | None, depth: int) -> Way:
+        """Trace one way. The graph that operators go into afterwards is the one around it. `depth`: the number of values on the stack that it may not
+        change."""
+        vm, frame = self.vm, self.frame
+        graph = vm.graph
+        frame.restore(self.before)
+        used = [value for value in (*frame.locals, *frame.stack[:depth], *frame.closure, frame.function) if isinstance(value, Object)]
+        frame.stack.pop()
+        old, directives = reachable(vm, used).made, vm.directives
+        seen = graph.fakes.draws_seen()
+        drawn = seen is not None and seen.any
+        if seen is not None:
+            seen.any = False
+        vm.trail.set(vm, "ways", vm.ways + 1)
+        returned = trace_inside(vm, lambda: run_until(vm, frame, target, end), used, self.stop, takes_floats=False, takes_numbers=True)
+        vm.trail.set(vm, "ways", vm.ways - 1)
+        body = graph.body
+        if vm.directives != directives:
+            self.stop("of a function that changes how it is compiled")
+        if body.changes_lifted() or body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
+            self.stop("has a way that does more than compute tensors")
+        if body.numbers():
+            self.stop("has a way that reads numbers from tensors")
+        draws = self.draws(body)
+        if seen is not None:
+            seen.any = seen.any or drawn
+        if draws:
+            self.stop("has a way that draws random numbers")
+        way = Way(body, list(frame.stack), list(frame.locals), frame.handled, returned, lambda obj: obj.source is None and id(obj) not in old)
+        assert body.outer is not None
+        vm.trail.set(graph, "body", body.outer)
+        frame.restore(self.before)
+        return way
+
+    def draws(self, body: Body) -> bool:
+        """Return whether a way draws random numbers, or does something else besides computing. What isn't known to do neither counts."""
+        fakes = self.vm.graph.fakes
+        seen = fakes.draws_seen()
+        if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, body.kept))):
+            return True
+        others = [node for node in body.notes if node not in body.kept and node.target not in (cond_op, one_of, operator.getitem)]
+        return any(has_effect(node, fakes.running) for node in others)
+
+
+class Meeting:
+    """The place where the two ways of a branch meet: what they leave is joined.
+
+    Values that are the same in both stay, as do equal constants. Tensors that look alike become results of the node; tuples and lists that were made on the
+    ways are joined item by item. Variables that nothing reads any more are dropped.
+    """
+
+    def __init__(self, branch: Branch, true: Way, false: Way) -> None:
+        self.branch = branch
+        self.vm = branch.vm
+        self.ways = true, false
+        self.leaves: dict[tuple[int, int], tuple[TensorObject, TensorObject]] = {}
+        self._lists: set[int] = set()
+        self._results: dict[tuple[int, int], Object] = {}
+
+    def arrive(self, pred: object, end: int | None) -> int:
+        """Give the frame the joined values, and return where it goes on."""
+        frame = self.branch.frame
+        true, false = self.ways
+        if end is None:
+            assert true.returned is not None and false.returned is not None
+            self.compare("what the function returns", true.returned, false.returned)
+            self.compute(pred)
+            raise Return(self.joined(true.returned, false.returned))
+        if true.handled is not false.handled or len(true.stack) != len(false.stack):
+            self.branch.stop("has ways that handle different exceptions")
+        live = live_slots(frame.code, frame.decoded)[end]
+        slots = [(slot, frame.decoded.slots[slot], a, b) for slot, (a, b) in enumerate(zip(true.locals, false.locals)) if slot in live]
+        for _, name, a, b in slots:
+            self.compare(f"`{name}`", a, b)
+        for a, b in zip(true.stack, false.stack):
+            self.compare("a value", a, b)
+        self.compute(pred)
+        joined = {slot: self.joined(a, b) for slot, _, a, b in slots}
+        frame.stack[:] = [*(self.joined(a, b) for a, b in zip(true.stack, false.stack)), frame.stack[-1]]
+        frame.locals[:] = [joined.get(slot, a if a is b else None) for slot, (a, b) in enumerate(zip(true.locals, false.locals))]
+        frame.handled = true.handled
+        return end
+
+    def compare(self, what: str, a: Any, b: Any) -> None:
+        """Note the tensors in which two values differ. Gives up if they differ in something else. `what`: what the program knows them as."""
+        a, b = self.observed(a), self.observed(b)
+        if a is b or a == b:
+            return
+        if isinstance(a, TensorObject) and isinstance(b, TensorObject):
+            self.leaves[id(a), id(b)] = a, b
+        elif isinstance(a, (TupleObject, ListObject)) and type(a) is type(b) and self.made_alike(a, b):
+            for left, right in zip(a.items(self.vm), b.items(self.vm), strict=True):
+                self.compare(what, left, right)
+        elif not isinstance(a, Object) or not isinstance(b, Object) or not self.are_equal(a, b):
+            self.branch.stop(f"gives {what} different values: {described_value(self.vm, a)} and {described_value(self.vm, b)}")
+
+    def joined(self, a: Any, b: Any) -> Any:
+        """The value for two values that have been compared."""
+        a, b = self.observed(a), self.observed(b)
+        if a is b or a == b:
+            return a
+        if isinstance(a, TensorObject):
+            return self._results[id(a), id(b)]
+        if isinstance(a, (TupleObject, ListObject)):
+            return type(a)([self.joined(left, right) for left, right in zip(a.items(self.vm), b.items(self.vm), strict=True)])
+        return self.vm.const(a.constant(self.vm))
+
+    def observed(self, value: Any) -> Any:
+        """A value, of which only the source is known if nothing has asked for more."""
+        return settle(value) if isinstance(value, Object) else value
+
+    def made_alike(self, a: TupleObject | ListObject, b: TupleObject | ListObject) -> bool:
+        """Return whether two tuples or lists were made on their ways, and have as many items. A list counts only once: it is joined to one list."""
+        true, false = self.ways
+        plain = a.cls is b.cls and a.cls in (tuple, list) and true.made(a) and false.made(b)
+        if not plain or len(a.items(self.vm)) != len(b.items(self.vm)):
+            return False
+        if isinstance(a, ListObject):
+            if id(a) in self._lists or id(b) in self._lists:
+                return False
+            self._lists |= {id(a), id(b)}
+        return True
+
+    def are_equal(self, a: Object, b: Object) -> bool:
+        """Return whether two values are equal constants."""
+        vm = self.vm
+        a, b = vm.observe(a), vm.observe(b)
+        if a.cls is not b.cls or a.cls not in CONSTANTS or a.is_symbolic(vm) or b.is_symbolic(vm) or not (a.is_knowable() and b.is_knowable()):
+            return False
+        return repr(a.constant(vm)) == repr(b.constant(vm))  # 0.0 and -0.0 differ
+
+    def compute(self, pred: object) -> None:
+        """Make the node that computes the tensors which differ."""
+        if not self.leaves:
+            return
+        vm, functions = self.vm, self.branch.functions
+        pairs = list(self.leaves.values())
+        for a, b in pairs:
+            self.check_alike(a, b)
+        sides = list(zip(*pairs))
+        originals = [self.originals(way, leaves) for way, leaves in zip(self.ways, sides)]
+        reached = self.check_gradients(sides)
+        graphs = [self.ended(way, leaves) for way, leaves in zip(self.ways, sides)]
+        check_leaves(vm, functions, *graphs)
+        target = cond_op if vm.graph.is_one_autograd_node else one_of
+        results = choose_graph(vm, functions, pred, graphs, lambda node: self.operand(node, sides), target)
+        noted = vm.graph.part(JoinedTensors)
+        for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), graphs[0].leaves, results, *originals):
+            assert isinstance(result, TensorObject) and isinstance(leaf, TensorObject)
+            requires_grad = a.look(vm).requires_grad
+            if not look_of(result, vm) == look_of(a, vm) == look_of(leaf, vm) or leaves_of(result) != (reached if requires_grad else frozenset()):
+                self.branch.stop(f"gives {described(vm, result)} in the place of {described(vm, a)}")
+            nodes = tuple(dict.fromkeys(node for part in copied for node in part))
+            if nodes:
+                noted.add(Joined(result.node, nodes, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME)))
+            self._results[key] = result
+
+    def check_alike(self, a: TensorObject, b: TensorObject) -> None:
+        """Give up if two tensors differ in anything but their data."""
+        vm, stop = self.vm, self.branch.stop
+        if any(obj.cls is not torch.Tensor or obj.has_more() or (obj.data, obj.requires_grad) != (MISSING, MISSING) for obj in (a, b)):
+            stop("gives tensors of classes or with attributes of their own")
+        left, right = a.look(vm), b.look(vm)
+        if not is_plain(left) or not is_plain(right) or left.is_inference() != right.is_inference():
+            stop("gives tensors that aren't ordinary ones")
+        if described(vm, a) != described(vm, b):
+            stop(f"gives {described(vm, a)} or {described(vm, b)}")
+        if left.requires_grad != right.requires_grad:
+            stop("gives tensors of which one requires a gradient, and the other doesn't")
+        if left.requires_grad and (left.is_leaf or right.is_leaf):
+            stop("gives a leaf, which has a gradient of its own")
+
+    def originals(self, way: Way, leaves: Sequence[TensorObject]) -> list[tuple[fx.Node, ...]]:
+        """For each tensor of a way, the nodes of the graph around it that share memory with it, or with what it may be a copy of."""
+        self.vm.graph.refresh()
+        noted, found = self.vm.graph.part(JoinedTensors), []
+        memories = [storages([leaf.fake]) for leaf in leaves]
+        if len(set().union(*memories)) != len(memories):
+            self.branch.stop("gives tensors that share memory")
+        assert way.body.outer is not None
+        outside = [*way.body.lifted, *(leaf.node for leaf in leaves if leaf.node.graph is not way.body.fx)]
+        for memory in memories:
+            nodes = [node for node in dict.fromkeys(outside) if memory_of([node]) & memory]
+            copies = [*noted.originals_of(memory), *noted.originals_of(memory_of(nodes))]
+            found.append((*nodes, *(node for node in copies if node.graph is not way.body.fx)))
+        return found
+
+    def check_gradients(self, sides: Sequence[Sequence[TensorObject]]) -> frozenset[int]:
+        """Give up unless each tensor that requires a gradient leads to the same leaves: in eager, those to which nothing leads get no gradient at all, and
+        not one of zeros. Returns the ids of these leaves."""
+        reached = {leaves_of(leaf) for leaves in sides for leaf in leaves if leaf.fake.requires_grad}
+        if len(reached) > 1:
+            self.branch.stop("has ways that lead gradients to different tensors")
+        return next(iter(reached), frozenset())
+
+    def operand(self, node: fx.Node, sides: Sequence[Sequence[TensorObject]]) -> fx.Node:
+        """The operand for a node that the ways use: detached if no gradient leads there from what they give, as there would be one of zeros."""
+        fake = node.meta["example_value"]
+        if not isinstance(fake, torch.Tensor) or not fake.requires_grad:
+            return node
+        for leaf in [leaf.fake for leaves in sides for leaf in leaves if leaf.fake.requires_grad]:
+            if leads_to(leaf, [fake.grad_fn]) if fake.grad_fn is not None else any(fake is known for known in gradient_paths([leaf]).leaves):
+                return node
+        obj = self.vm.graph.object_of(fake)
+        assert obj is not None
+        detached = self.vm.observe(enter(self.vm, torch.Tensor.detach, [obj]))
+        assert isinstance(detached, TensorObject)
+        return detached.node
+
+    def ended(self, way: Way, leaves: Sequence[TensorObject]) -> FunctionGraph:
+        """The finished graph of a way, which gives these tensors."""
+        self.vm.trail.set(self.vm.graph, "body", way.body)
+        return self.branch.functions.ended(list(leaves), self.vm.const(None))
+
+
+def leaves_of(tensor: TensorObject) -> frozenset[int]:
+    """The ids of the fakes of the leaves to which gradients of a tensor lead."""
+    return frozenset(map(id, gradient_paths([tensor.fake]).leaves)) if tensor.fake.requires_grad else frozenset()
+
+
+def is_plain(fake: torch.Tensor) -> bool:
+    """Return whether a tensor is one that any operator takes and gives."""
+    return fake.layout is torch.strided and not fake.is_quantized and not fake.is_conj() and not fake.is_neg() and type(fake) is FakeTensor
+
+
+def described_value(vm: Trace, value: Any) -> Any:
+    """A value, for messages."""
+    return "none" if value is None else described(vm, value) if isinstance(value, Object) else "another"

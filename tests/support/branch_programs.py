@@ -1,0 +1,624 @@
+"""Programs that branch on the data of tensors `x` and `y`, and a generator of such programs."""
+
+from __future__ import annotations
+
+import linecache
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+PROGRAMS: dict[Callable[..., Any], tuple[bool, bool]] = {}
+"""Programs, each with whether it has no graph break in inference and in training."""
+WEIGHT = torch.tensor([1.0, 2.0, 3.0])
+
+
+def joins(inference: bool, training: bool) -> Callable[[Any], Any]:
+    """Add a program."""
+
+    def add(program: Any) -> Any:
+        PROGRAMS[program] = inference, training
+        return program
+
+    return add
+
+
+def helper(x):
+    if x.mean() > 0:
+        return x.cos()
+    return x.tanh()
+
+
+@joins(False, False)
+def gives_an_argument(x, y):
+    if x.sum() > 0:
+        x = x * 2
+    return x
+
+
+@joins(True, True)
+def adds_without_else(x, y):
+    h = x.sin()
+    if h.sum() > 0:
+        h = h * 2
+    return h + y
+
+
+@joins(True, True)
+def without_else(x, y):
+    h = x.sin()
+    if h.sum() > 0:
+        h = h * 2
+    return h
+
+
+@joins(True, True)
+def returns(x, y):
+    if x.sum() > 0:
+        return x + y
+    return x - y
+
+
+@joins(True, False)
+def returns_several(x, y):
+    if x.sum() > 0:
+        return x + y, 3, [y * 2]
+    return x - y, 3, [y.cos()]
+
+
+@joins(True, True)
+def called(x, y):
+    return helper(x) + helper(y)
+
+
+@joins(True, False)
+def nested(x, y):
+    if x.sum() > 0:
+        if y.sum() > 0:
+            z = x + y
+        else:
+            z = x - y
+    elif y.sum() > 1:
+        z = x * y
+    else:
+        z = x.sin()
+    return z * 2
+
+
+@joins(True, False)
+def in_a_loop(x, y):
+    z = x * 1
+    for i in range(4):
+        if z.sum() > i:
+            z = z - y
+        else:
+            z = z + 1
+    return z
+
+
+@joins(True, False)
+def leaves_a_loop(x, y):
+    z = x * 1
+    for i in range(6):
+        if z.sum() > 3:
+            break
+        z = z + y.abs()
+    return z * 2
+
+
+@joins(False, False)
+def while_loop(x, y):
+    z = x.abs() + 0.1
+    while z.sum() < 10:
+        z = z * 2
+    return z
+
+
+@joins(True, False)
+def both_conditions(x, y):
+    if x.sum() > 0 and y.sum() > 0:
+        z = x + 1
+    else:
+        z = y + 2
+    return z
+
+
+@joins(True, True)
+def either_condition(x, y):
+    t = (x.sum() > 0) or (y.sum() > 0)
+    return x * t
+
+
+@joins(True, True)
+def else_branch(x, y):
+    return (x * 2 if y.sum() > 0 else x / 3) + 1
+
+
+@joins(True, False)
+def negated(x, y):
+    if not x.sum() > 0:
+        z = x + 1
+    else:
+        z = y * 1
+    return z
+
+
+@joins(True, True)
+def by_number(x, y):
+    if x.sum().item() > 0:
+        z = x + 1
+    else:
+        z = x - 1
+    return z
+
+
+@joins(True, True)
+def by_float(x, y):
+    if x.sum():
+        z = x + 1
+    else:
+        z = x - 1
+    return z
+
+
+@joins(False, False)
+def leaves_ints(x, y):
+    n = 1
+    if x.sum() > 0:
+        n = 2
+    return x * n
+
+
+@joins(False, False)
+def changes_a_list(x, y):
+    out = []
+    if x.sum() > 0:
+        out.append(1)
+    return x * len(out)
+
+
+@joins(False, False)
+def changes_a_tensor(x, y):
+    h = x.sin()
+    if x.sum() > 0:
+        h.add_(1)
+    return h
+
+
+@joins(False, False)
+def draws(x, y):
+    if x.sum() > 0:
+        z = x + torch.rand(3)
+    else:
+        z = x * 1
+    return z
+
+
+@joins(False, False)
+def drops(x, y):
+    if x.sum() > 0:
+        z = torch.nn.functional.dropout(x, 0.5)
+    else:
+        z = x * 1
+    return z
+
+
+@joins(False, False)
+def may_be_another(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    g.add_(1)
+    return h.clone()
+
+
+@joins(False, False)
+def asks_whether_it_is(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g.cos() if g is h else g.tan()
+
+
+@joins(True, True)
+def may_be_a_view(x, y):
+    h = x.sin()
+    if x.sum() > 0:
+        g = h[:2] * 1
+    else:
+        g = h[1:]
+    return g + 1, h
+
+
+@joins(False, False)
+def gives_both(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g, h
+
+
+@joins(True, True)
+def unused_variables(x, y):
+    if x.sum() > 0:
+        n = 1
+        z = x + n
+    else:
+        n = 5
+        z = x - n
+    return z
+
+
+@joins(False, False)
+def leaves_sizes(x, y):
+    if x.sum() > 0:
+        return x
+    return x[:1]
+
+
+@joins(False, False)
+def leaves_dtypes(x, y):
+    if x.sum() > 0:
+        z = x * 1
+    else:
+        z = (x * 1).double()
+    return z
+
+
+@joins(True, True)
+def changes_its_own(x, y):
+    if x.sum() > 0:
+        z = torch.relu_(x * 2)
+    else:
+        z = x * 3
+    return z
+
+
+@joins(False, False)
+def switches_modes(x, y):
+    if x.sum() > 0:
+        with torch.no_grad():
+            z = x * 2
+    else:
+        z = x * 3
+    return z
+
+
+@joins(True, False)
+def several_variables(x, y):
+    if x.sum() > 0:
+        a, b = x + 1, y + 1
+    else:
+        a, b = y + 2, x + 2
+    return a * b
+
+
+@joins(True, True)
+def in_a_generator(x, y):
+    def g():
+        for t in (x, y):
+            if t.sum() > 0:
+                u = t * 2
+            else:
+                u = t * 3
+            yield u
+    return sum(g())
+
+
+@joins(False, False)
+def changes_a_cell(x, y):
+    k = x * 1
+    def setk():
+        nonlocal k
+        k = k + 1
+    if x.sum() > 0:
+        setk()
+    return k
+
+
+@joins(False, False)
+def may_be_unbound(x, y):
+    if x.sum() > 0:
+        z = x * 1
+    try:
+        return z
+    except UnboundLocalError:
+        return y
+
+
+@joins(True, True)
+def handles_inside(x, y):
+    z = x * 1
+    if x.sum() > 0:
+        try:
+            z = z + int("a")
+        except ValueError:
+            z = z * 4
+    return z * 1
+
+
+@joins(False, False)
+def size_by_data(x, y):
+    if x.sum() > 0:
+        z = x[x > 0].sum()
+    else:
+        z = x.sum()
+    return z
+
+
+@joins(True, False)
+def uses_one_more(x, y):
+    if x.sum() > 0:
+        z = x * y
+    else:
+        z = x * 2
+    return z
+
+
+@joins(True, True)
+def asks_for_leaf(x, y):
+    h = x.sin()
+    if x.sum() > 0:
+        h = h * 2
+    return h.cos() if h.is_leaf else h.tan()
+
+
+@joins(True, False)
+def one_requires_grad(x, y):
+    if x.sum() > 0:
+        h = x.detach() * 1
+    else:
+        h = x * 1
+    return h.requires_grad, h
+
+
+@joins(False, False)
+def asks_for_address(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g + (1 if g.data_ptr() == h.data_ptr() else 2)
+
+
+@joins(False, False)
+def as_keys(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g + len({g: 1, h: 2})
+
+
+@joins(False, False)
+def in_any(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g.cos() + (5 if any(t is g for t in [h]) else 6)
+
+
+@joins(False, False)
+def stores_data(x, y):
+    h = x.detach().sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    z = torch.zeros(3)
+    z.data = g
+    z.add_(1)
+    return h * 1, z * 1
+
+
+@joins(False, False)
+def changed_in_a_list(x, y):
+    h = x.detach().sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    torch._foreach_add_([g], 1.0)
+    return h * 1
+
+
+@joins(False, False)
+def is_out(x, y):
+    h = x.detach().sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    torch.add(y.detach(), 1, out=g)
+    return h * 1
+
+
+@joins(True, True)
+def under_autocast(x, y):
+    h = x[None]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        if h.sum() > 0:
+            z = h @ h.T
+        else:
+            z = (h + 1) @ h.T
+    return z
+
+
+@joins(True, True)
+def under_no_grad(x, y):
+    with torch.no_grad():
+        h = x.sin()
+        if h.sum() > 0:
+            h = h * y
+    return h + 1
+
+
+@joins(True, True)
+def uses_a_global(x, y):
+    h = x * 1
+    if h.sum() > 0:
+        h = h * WEIGHT
+    return h + 1
+
+
+@joins(False, False)
+def leaves_expanded(x, y):
+    if x.sum() > 0:
+        z = x.expand(2, 3)
+    else:
+        z = y.expand(2, 3)
+    return z * 2
+
+
+@joins(True, True)
+def transposed(x, y):
+    m = x[None] * torch.ones(2, 1)
+    if x.sum() > 0:
+        z = m.t()
+    else:
+        z = (m * 2).t()
+    return z * 2, z.is_contiguous()
+
+
+@joins(True, True)
+def leaves_indices(x, y):
+    if x.sum() > 0:
+        z = x.argmax()
+    else:
+        z = x.argmin()
+    return z
+
+
+@joins(False, False)
+def leaves_a_view_of_another(x, y):
+    h = x.sin()
+    if x.sum() > 0:
+        a = h * 2
+        b = a.view(3)
+    else:
+        a = h * 3
+        b = a.view(3)
+    b.add_(1)
+    return a * 1
+
+
+@joins(True, True)
+def single_number(x, y):
+    s = x.sum()
+    if s > 0:
+        s = s * 2
+    return s + y
+
+
+@joins(True, True)
+def by_one_element(x, y):
+    if (x.sum() > 0).reshape(1, 1):
+        z = x + 1
+    else:
+        z = x - 1
+    return z
+
+
+@joins(False, False)
+def by_several_elements(x, y):
+    try:
+        if x > 0:
+            z = x + 1
+        else:
+            z = x - 1
+    except RuntimeError:
+        z = y
+    return z
+
+
+@joins(True, True)
+def chained_comparison(x, y):
+    if 0 < x.sum() < 5:
+        z = x + 1
+    else:
+        z = x - 1
+    return z
+
+
+@joins(True, True)
+def in_a_comprehension(x, y):
+    return torch.stack([t * 2 if t.sum() > 0 else t - 1 for t in (x, y)])
+
+
+@joins(True, False)
+def continues_a_loop(x, y):
+    out = x * 1
+    for t in (x, y):
+        if t.sum() < 0:
+            continue
+        out = out + t
+    return out
+
+
+class Writer:
+    """Writes a random program of branches and loops over three tensors."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.lines: list[str] = []
+
+    def name(self) -> str:
+        return self.dice.choice("abc")
+
+    def expression(self, deep: bool = False) -> str:
+        kind = self.dice.randrange(8)
+        a, b = self.name(), self.name()
+        if kind == 7 and not deep:
+            return f"({a} + 1 if {self.condition()} else {b})"
+        return (f"{a} + {b}", f"{a} * 2", f"{a}.sin()", f"{a} - {b}", f"{a} * {b}.cos()", f"torch.relu({a})", f"{a} * w", a)[kind]
+
+    def condition(self) -> str:
+        a, b = self.name(), self.name()
+        return self.dice.choice((
+            f"{a}.sum() > 0", f"{a}.mean() < {b}.sum()", f"{a}.max().item() > 0.5", f"not {a}.sum() > 1", f"{a}.sum() > 0 and {b}.sum() < 2",
+            f"{a}.sum() > 3 or {b}.min() > 0",
+        ))  # fmt: skip
+
+    def block(self, depth: int, in_loop: bool = False) -> None:
+        dice, indent = self.dice, "    " * depth
+        for _ in range(dice.randrange(1, 4)):
+            kind = dice.randrange(12)
+            if 4 <= kind < 8 and depth < 4:
+                self.lines.append(f"{indent}if {self.condition()}:")
+                self.block(depth + 1, in_loop)
+                if dice.random() < 0.6:
+                    self.lines.append(f"{indent}else:")
+                    self.block(depth + 1, in_loop)
+            elif kind == 8 and depth < 3:
+                self.lines.append(f"{indent}for _ in range({dice.randrange(1, 4)}):")
+                self.block(depth + 1, True)
+            elif kind == 9 and dice.random() < 0.4:
+                self.lines.append(f"{indent}return {self.name()}, {self.name()}")
+                return
+            elif kind == 10 and in_loop and dice.random() < 0.5:
+                self.lines.append(indent + dice.choice(("break", "continue")))
+                return
+            elif kind == 11:
+                changes = (f"{self.name()}.add_(1)", "log.append(len(log))", "a, b = b, a", f"c = g({self.name()})")
+                self.lines.append(indent + dice.choice(changes))
+            else:
+                self.lines.append(f"{indent}{self.name()} = {self.expression()}")
+
+    def text(self) -> str:
+        self.lines += ["def g(t):", "    if t.sum() > 0:", "        return t.sin()", "    return t.cos()", "def f(x, y, w, log):"]
+        begin = (("x * 1", "y.cos()", "x + y"), ("x", "y * 2", "y.sin()"), ("x * 1", "y * 1", "x[:]"))
+        self.lines += [f"    {name} = {value}" for name, value in zip("abc", self.dice.choice(begin))]
+        self.block(1)
+        self.lines.append("    return " + self.dice.choice(("a", "b", "c", "a, b", "a * b", "a + c", "(a + b), [c * 1]", "c.clone(), a * 1")))
+        return "\n".join(self.lines) + "\n"
+
+
+def random_program(seed: int) -> Callable[..., Any]:
+    """A function `f(x, y, w, log)` of three tensors and a list."""
+    text, name = Writer(seed).text(), f"<random branches {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    namespace: dict[str, Any] = {"torch": torch}
+    exec(compile(text, name, "exec"), namespace)
+    return namespace["f"]  # type: ignore[no-any-return]

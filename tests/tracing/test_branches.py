@@ -1,0 +1,244 @@
+"""Branches on the data of tensors: both ways are in the graph where that is right, and results, gradients, aliases and effects are eager's everywhere."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import Comparison
+from branch_programs import PROGRAMS, random_program
+from torch import nn
+from torch.utils import _pytree as pytree
+from undo import undoing
+
+import framejit
+from framejit.errors import BadArgument, Unsupported
+from framejit.tracing.branches import MOST_NESTED
+
+BACKENDS = ("eager", "aot_eager")
+CALLS = [(torch.tensor([1.0, 2.0, 3.0]) * a, torch.tensor([0.5, 0.25, 1.0]) * b) for a in (1, -1) for b in (1, -1)]
+CALLS += [(torch.zeros(3), torch.ones(3)), (torch.tensor([float("nan"), 1.0, 2.0]), torch.ones(3))]
+
+
+def outcome(function: Callable[..., Any], args: tuple[Any, ...], training: bool) -> Any:
+    """What a caller sees of a call: its result, which of the results are arguments or share memory, the gradients, and the arguments."""
+    torch.manual_seed(0)
+    args = tuple([arg.clone().requires_grad_(training) if isinstance(arg, torch.Tensor) else copy.copy(arg) for arg in args])
+    try:
+        result = function(*args)
+    except RuntimeError as error:
+        return type(error), str(error)
+    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    of_arguments = [[leaf is arg for arg in args] for leaf in tensors]
+    recorded = [leaf.requires_grad for leaf in tensors]
+    found = copy.deepcopy(pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, result))
+    gradients: Any = None
+    if any(recorded):
+        loss = sum((leaf * leaf).sum() for leaf in tensors if leaf.requires_grad)
+        try:
+            found_gradients = torch.autograd.grad(loss, [arg for arg in args if isinstance(arg, torch.Tensor)], allow_unused=True)
+            gradients = [None if gradient is None else gradient.clone() for gradient in found_gradients]
+        except RuntimeError:
+            gradients = "can't be differentiated"
+    with torch.no_grad():
+        for leaf in tensors:
+            leaf.add_(1)
+    return found, of_arguments, recorded, gradients, [leaf.detach() for leaf in tensors], [getattr(arg, "data", arg) for arg in args]
+
+
+def compare(function: Callable[..., Any], training: bool, calls: Any = CALLS, **options: Any) -> tuple[int, int]:
+    """Compare a compiled function with eager over calls. Returns the number of graph breaks and of graphs."""
+    framejit.reset()
+    with framejit.config.replace(check="compile,guards"):
+        compiled = framejit.compile(function, **{"backend": "eager", **options})
+        for args in calls:
+            Comparison().same(outcome(function, args, training), outcome(compiled, args, training), str(args))
+    found = framejit.statistics()
+    assert found["fallbacks"] == 0
+    return found["graph_breaks"], found["graphs"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_programs(program, training, backend):
+    joins = PROGRAMS[program][training]
+    breaks, graphs = compare(program, training, backend=backend)
+    assert (breaks == 0) is joins and (graphs == 1 or not joins), (breaks, graphs)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", ["else_branch", "without_else", "returns", "nested", "both_conditions"])
+def test_inductor(name, training):
+    program = next(program for program in PROGRAMS if program.__name__ == name)
+    framejit.reset()
+    compiled = framejit.compile(program, backend="inductor")
+    for args in CALLS[:4]:
+        torch.testing.assert_close(outcome(compiled, args, training), outcome(program, args, training))
+    assert (framejit.statistics()["graph_breaks"] == 0) is PROGRAMS[program][training]
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs(seed, training):
+    torch.manual_seed(seed)
+    calls = [(torch.randn(3), torch.randn(3), torch.randn(3), []) for _ in range(4)]
+    compare(random_program(seed), training, calls)
+
+
+@pytest.mark.parametrize("name", ["else_branch", "without_else", "returns", "nested", "leaves_a_loop", "changes_a_list", "may_be_another", "called"])
+def test_instructions_can_be_undone(name):
+    program = next(program for program in PROGRAMS if program.__name__ == name)
+    with undoing(0.3, name):
+        compare(program, False)
+
+
+# What the graph is.
+
+
+def test_both_ways_are_one_node(caplog, capsys):
+    def program(x):
+        h = x.sin()
+        h = h * 2 if h.sum() > 0 else h - 1
+        return h.cos()
+
+    framejit.set_logs("graph_code")
+    try:
+        framejit.compile(program, backend="eager")(torch.ones(3))
+    finally:
+        framejit.set_logs()
+    text = caplog.text + "".join(capsys.readouterr())
+    assert text.count("_one_of(gt, inner_0, inner_1, (sin,))") == 1 and text.count("sin * 2") == text.count("sin - 1") == 1
+
+
+def test_fullgraph():
+    def program(x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+    assert compare(program, False, [(arg,) for arg, _ in CALLS], fullgraph=True) == (0, 1)
+
+
+def test_the_option_splits_calls():
+    def program(x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+    calls = [(arg,) for arg, _ in CALLS]
+    assert compare(program, False, calls, branches="break")[0] == 1
+    with pytest.raises(Unsupported, match="FJ005"):
+        framejit.compile(program, backend="eager", branches="break", fullgraph=True)(torch.ones(3))
+    with pytest.raises(BadArgument, match="branches must be None or 'break'"):
+        framejit.compile(program, branches="join")
+
+
+def test_backends_made_for_torch_compile_get_no_branches():
+    def program(x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+    assert compare(program, False, [(arg,) for arg, _ in CALLS], backend=lambda graph, inputs: graph)[0] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_that_vary(backend):
+    def program(x, y):
+        h = x * x.size(0)
+        h = torch.cat([h, y]) if h.sum() > 0 else torch.cat([y, h]) / h.shape[0]
+        return h + 1
+
+    calls = [(torch.randn(n), torch.randn(n)) for n in (3, 5, 8, 4)]
+    assert compare(program, False, calls, backend=backend, dynamic=True) == (0, 1)
+
+
+# Why it isn't.
+
+
+def advice(program: Callable[..., Any], *args: Any) -> str:
+    framejit.reset()
+    with pytest.raises(Unsupported) as caught:
+        framejit.compile(program, backend="eager", fullgraph=True)(*args)
+    return str(caught.value)
+
+
+def test_breaks_say_why():
+    def values(x):
+        scale = 1 if x.sum() > 0 else 2
+        return x * scale
+
+    def kinds(x):
+        return x if x.sum() > 0 else x.double()
+
+    def effects(x):
+        if x.sum() > 0:
+            print("positive")
+        return x
+
+    def inside(x):
+        if x.sum() > 0:
+            x = x * (1 if x.max() > 2 else 2)
+        return x * 2
+
+    def aliases(x):
+        if x.sum() > 0:
+            x = x * 2
+        return x
+
+    for program, expected in (
+        (values, "different values: 1 and 2"),
+        (kinds, "float64"),
+        (effects, "print()"),
+        (inside, "different values: 1 and 2"),
+        (aliases, "may be one from before"),
+    ):
+        text = advice(program, torch.ones(3))
+        assert "FJ005" in text and "Both ways of the branch can't be in the graph" in text and expected in text, text
+
+
+def test_ways_that_need_different_parameters_split_calls_that_train():
+    """In eager, the parameters of the other way get no gradient, not even zeros, and an optimizer leaves them alone."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.one(x) if x.sum() > 0 else self.other(x)
+
+    torch.manual_seed(0)
+    for backend in BACKENDS:
+        framejit.reset()
+        model = Model()
+        compiled = framejit.compile(model, backend=backend)
+        for x, _ in CALLS[:4]:
+            model.zero_grad()
+            compiled(x).sum().backward()
+            unused = model.other if x.sum() > 0 else model.one
+            assert unused.weight.grad is None
+        assert framejit.statistics()["graph_breaks"] == 1
+        framejit.reset()
+        with torch.no_grad():
+            for x, _ in CALLS[:4]:
+                torch.testing.assert_close(compiled(x), model(x))
+        assert framejit.statistics()["graph_breaks"] == 0
+
+
+def test_a_long_loop_that_the_data_ends_is_split():
+    def program(x, n):
+        for _ in range(n):
+            if x.sum() > 100:
+                break
+            x = x + x.abs()
+        return x * 2
+
+    calls = [(torch.ones(3), MOST_NESTED - 2), (torch.full((3,), 50.0), MOST_NESTED - 2)]
+    assert compare(program, False, calls)[0] == 0
+    assert compare(program, False, [(torch.ones(3), 3 * MOST_NESTED)])[0] >= 1
+
+
+def test_a_way_that_fails_is_not_taken():
+    def program(x):
+        return (x.reshape(7) if x.sum() > 100 else x * 1) + 1
+
+    assert compare(program, False, [(arg,) for arg, _ in CALLS])[0] == 1
