@@ -105,8 +105,8 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     apart = offsets_in(gm, example_inputs) + promises_in(gm)
     parts = CompiledParts()
     inner = functools.partial(compile_inner, parts=parts, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())
-    # AOTAutograd's cache wouldn't tell what `note_maker` needs to know; Inductor's own is asked in any case.
-    is_kept = framejit_config.current().cache
+    # AOTAutograd's cache wouldn't tell what `note_maker` needs to know; Inductor's own is asked in any case. Code for other devices isn't kept.
+    is_kept = framejit_config.current().cache and all(given.device.type == "cpu" for given in example_inputs if isinstance(given, torch.Tensor))
     settings: dict[str, Any] = {"enable_autograd_cache": False} if shared or is_kept else {}
     if underway.is_beside() or "cache" in framejit_config.current().checks():
         settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
