@@ -39,7 +39,7 @@ from framejit.library.torch.inner_graphs.changes import reachable
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph, Functions, described, look_of, trace_inside
 from framejit.objects.core import abstract
 from framejit.objects.core.object import NotConstant, Object, Raise, settle
-from framejit.objects.numbers.unbackednumber import UnbackedNumber, comparison_as_tensor
+from framejit.objects.numbers.unbackednumber import Datum, UnbackedNumber, comparison_as_tensor
 from framejit.objects.tensors.overrides import is_overridden
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
@@ -149,16 +149,21 @@ class Branch:
 
     def most_nested(self) -> int:
         """The most branches inside one another."""
+        return MOST_DIFFERENTIATED if self.is_differentiated() else MOST_NESTED
+
+    def is_differentiated(self) -> bool:
+        """Return whether AOTAutograd may differentiate the graph."""
         graph = self.vm.graph
-        records = graph.is_one_autograd_node and graph.modes.current.grad and any(fake.requires_grad for fake in graph.input_fakes())
-        return MOST_DIFFERENTIATED if records else MOST_NESTED
+        return graph.is_one_autograd_node and graph.modes.current.grad and any(fake.requires_grad for fake in graph.input_fakes())
 
     def predicate(self) -> object:
         """The node of the condition, which is a tensor of one bool, or a bool."""
         vm, condition = self.vm, self.condition
         if isinstance(condition, UnbackedNumber):
             condition = condition.truth_value()
-            condition = comparison_as_tensor(vm, condition) or condition
+            condition = comparison_as_tensor(vm, condition) or self.bool_of(condition) or condition
+            if isinstance(condition, UnbackedNumber) and (vm.ways or self.is_differentiated()):  # code for backward passes doesn't get it (torch 2.13)
+                self.stop("is on a number of which no tensor can be made")
         elif isinstance(condition, TensorObject):
             operation, fake = operation_of(vm.raw_type_lookup(condition.cls, "__bool__")), condition.look(vm)
             is_one = all(type(size) is int and size == 1 for size in fake.shape)
@@ -172,6 +177,18 @@ class Branch:
         else:
             self.stop(f"is on {condition!r}")
         return predicate(vm, self.functions, condition)
+
+    def bool_of(self, number: UnbackedNumber) -> TensorObject | None:
+        """The tensor of which `number` is the one bool, if it hasn't changed since it was read; None if there is none."""
+        node = number.node if isinstance(number, Datum) else None
+        if node is None or len(node.args) != 1 or not isinstance(node.args[0], fx.Node):
+            return None
+        fake = node.args[0].meta.get("example_value")
+        if not isinstance(fake, FakeTensor) or fake.dtype is not torch.bool:
+            return None
+        memory, kept = storages([fake]), [kept for body in self.vm.graph.bodies() for kept in body.kept]
+        is_changed = any(CHANGES not in other.meta or memory_of(other.meta[CHANGES]) & memory for other in kept)
+        return None if is_changed else self.vm.graph.object_of(fake)
 
     def check_dropped(self, first: Way, second: Way) -> None:
         """Give up if what the second way leaves has a value in it that the first way has taken from the stack, since the second may have changed that value, as

@@ -242,3 +242,41 @@ def test_a_way_that_fails_is_not_taken():
         return (x.reshape(7) if x.sum() > 100 else x * 1) + 1
 
     assert compare(program, False, [(arg,) for arg, _ in CALLS])[0] == 1
+
+
+def read_at_once(x: torch.Tensor) -> torch.Tensor:
+    positive = (x.sum() > 0).item()
+    return x + 1 if positive else x - 1
+
+
+def read_and_then_changed(x: torch.Tensor) -> torch.Tensor:
+    condition = x.sum() > 0
+    positive = condition.item()
+    condition.logical_not_()
+    return x + 1 if positive else x - 1
+
+
+def two_read_before(x: torch.Tensor) -> torch.Tensor:
+    positive, large = (x > 0).any().item(), (x > 1).any().item()
+    return x + 1 if positive and not large else x - 1
+
+
+def count_read(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if (x > 0).sum().item() else x * 3
+
+
+@pytest.mark.only_eager(reason="names its backends itself")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [read_at_once, read_and_then_changed, two_read_before, count_read], ids=lambda function: function.__name__)
+def test_bools_that_are_read_decide_in_training(function: Callable[[torch.Tensor], torch.Tensor], backend: str) -> None:
+    """Inductor's code for backward passes gets no numbers that a branch depends on: the branch takes the tensor, unless that has changed."""
+    compiled = framejit.compile(function, backend=backend)
+    for data in (torch.linspace(0.1, 0.5, 5), -torch.linspace(0.1, 0.5, 5), torch.linspace(0.5, 2, 5)):
+        gradients = []
+        for call in (compiled, function):
+            x = data.clone().requires_grad_()
+            found = call(x * 1)
+            found.sum().backward()
+            gradients += [found.detach(), x.grad]
+        assert torch.equal(gradients[0], gradients[2]) and torch.equal(gradients[1], gradients[3])
+    assert function is read_and_then_changed or framejit.statistics()["graphs"] == 1
