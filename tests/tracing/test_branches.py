@@ -270,6 +270,7 @@ def count_read(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("function", [read_at_once, read_and_then_changed, two_read_before, count_read], ids=lambda function: function.__name__)
 def test_bools_that_are_read_decide_in_training(function: Callable[[torch.Tensor], torch.Tensor], backend: str) -> None:
     """Inductor's code for backward passes gets no numbers that a branch depends on: the branch takes the tensor, unless that has changed."""
+    framejit.reset()
     compiled = framejit.compile(function, backend=backend)
     for data in (torch.linspace(0.1, 0.5, 5), -torch.linspace(0.1, 0.5, 5), torch.linspace(0.5, 2, 5)):
         gradients = []
