@@ -39,9 +39,11 @@ def to_split(stop: GraphBreak) -> Sequence[Frame]:
 
 
 def reads_variables_of_frames(frame: Frame) -> bool:
-    """Return whether a function of the program reads the variables of frames. One of them may be its own, if another function or a traceback has kept that
-    frame."""
-    return "f_locals" in frame.code.co_names and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
+    """Return whether a function of the program reads the variables of frames, or the current lines of frames of tracebacks. One of them may be its own, if
+    another function or a traceback has kept that frame."""
+    names = frame.code.co_names
+    reads = "f_locals" in names or ("tb_frame" in names and not LATER.isdisjoint(names))
+    return reads and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
 
 
 def innermost_uncompiled(stop: GraphBreak) -> bool:

@@ -296,3 +296,17 @@ def test_a_frame_that_is_kept_shows_what_it_has_become(function: Any) -> None:
     compiled = framejit.compile(function, backend="eager")
     for _ in range(2):
         assert compiled(x) == function(x)
+
+
+def current_line(x: torch.Tensor) -> torch.Tensor:
+    try:
+        raise ValueError
+    except ValueError as error:
+        traceback = error.__traceback__
+    assert traceback is not None
+    return x * traceback.tb_frame.f_lineno
+
+
+def test_a_frame_of_a_traceback_that_still_runs_has_its_current_line() -> None:
+    """Not that of the `raise`, as a frame has that has ended."""
+    assert framejit.compile(current_line, backend="eager")(torch.ones(1)) == current_line(torch.ones(1))
