@@ -103,6 +103,13 @@ class Thing:
         self.__dict__.update(attributes)
 
 
+class Plain:
+    pass
+
+
+marker = Plain()
+
+
 class Slotted:
     __slots__ = ("n",)
 
@@ -152,6 +159,10 @@ CASES = {
     ),
     "elements": (
         "set_equals", lambda t, s: t if 1 in s else -t, (x, {1}), (x, {2}), "s", "has the elements (1,)", "a set", "the same elements", "1 in s",
+    ),
+    "an element": (
+        "element", lambda t, o, s: t if o in s else -t, (x, marker, {marker}), (x, marker, {object()}), "o", "is in s", "that it is not there",
+        "ask outside of the compiled function", "o in s",
     ),
     "a missing slot": (
         "is_missing", lambda t, o: t if hasattr(o, "n") else -t, (x, Slotted.__new__(Slotted)), (x, Slotted(1)), "o.n", "is not set", "1",
