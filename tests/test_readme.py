@@ -34,11 +34,12 @@ def test_its_table_and_plot_are_what_the_pages_of_the_benchmarks_say(capsys: pyt
 
 def test_a_page_that_has_changed_makes_the_figures_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
-    for name in ("bench.md", "training.md", "zoo.md", "figures.svg"):
+    for name in ("bench.md", "training.md", "zoo.md", "start-table.md", "second-table.md", "figures.svg", "start.svg"):
         text = (figures.ROOT / "docs" / name).read_text()
         (tmp_path / "docs" / name).write_text(text.replace("| 0.805 |", "| 0.905 |"))
     (tmp_path / "README.md").write_text(README.read_text())
-    for name, path in (("ROOT", tmp_path), ("README", tmp_path / "README.md"), ("PLOT", tmp_path / "docs" / "figures.svg")):
+    places = {"ROOT": tmp_path, "README": tmp_path / "README.md", "PLOT": tmp_path / "docs" / "figures.svg", "START": tmp_path / "docs" / "start.svg"}
+    for name, path in places.items():
         monkeypatch.setattr(figures, name, path)
     assert figures.main(["--check"]) == 1
     assert "README.md isn't what the pages" in (said := capsys.readouterr().out) and "docs/figures.svg isn't" in said

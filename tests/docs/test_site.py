@@ -26,6 +26,8 @@ WITHOUT_EXAMPLES = {
     "checkpointing.md": "a generated table",
     "shapes-table.md": "a generated table",
     "load-table.md": "a generated table",
+    "start-table.md": "a generated table",
+    "second-table.md": "a generated table",
     "breaks-table.md": "a generated table",
     "boundary-table.md": "a generated table",
     "breaks/README.md": "a list of the break reasons, each with a page that has a program",

@@ -1,6 +1,6 @@
 """The headline figures: README's table and docs/figures.svg, made from the pages that the benchmarks have written. Nothing is measured here.
 
-python -m tools.bench.figures            writes both
+python -m tools.bench.figures            writes these, and docs/start.svg, the picture of docs/start-table.md and docs/second-table.md
 python -m tools.bench.figures --check    says whether they are what the pages say; exits with 1 if they aren't
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from tools.bench import markdown
 
 ROOT = Path(__file__).parent.parent.parent
-README, PLOT = ROOT / "README.md", ROOT / "docs" / "figures.svg"
+README, PLOT, START = ROOT / "README.md", ROOT / "docs" / "figures.svg", ROOT / "docs" / "start.svg"
 BEGIN, END = "<!-- figures: written by python -m tools.bench.figures -->", "<!-- end of figures -->"
 HEADER = ("BERT", "eager", "torch.compile", "framejit", "ratio", "command")
 BENCH, TRAINING, ZOO = "`make bench`", "`tools/bench/training.py`", "`make zoo`"
@@ -94,6 +94,18 @@ def zoo(page: str) -> Headline:
     return Headline(f"of {len(rows)} architectures: one graph in inference and in training", "", "", str(theirs), str(ours), ZOO, plotted=False)
 
 
+def starts(docs: Path) -> Iterator[Headline]:
+    """The start of deep models in a first process and in a second one, whose columns end in `, s`: seconds of CPU."""
+    for page, kinds in (("start-table.md", ("inference", "training")), ("second-table.md", ("second process",))):
+        section = (docs / page).read_text().partition("\n## ")[0]
+        header = next(line for line in section.splitlines() if line.startswith("|"))
+        columns = [cell.strip() for cell in header.split("|")[1:-1]]
+        for row in markdown.cells(section):
+            found = dict(zip(columns, row, strict=True))
+            kind = found.get("measure", kinds[0])
+            yield Headline(f"{found['model']}, {kind}", "s", "", found["torch, s"], found["framejit, s"], "`tools/bench/start.py`")
+
+
 def table(figures: Sequence[Headline]) -> str:
     """README's table, between the lines that mark where it is."""
     return "\n".join([BEGIN, markdown.table(HEADER, [figure.row() for figure in figures], right=(1, 2, 3, 4)), END])
@@ -104,22 +116,23 @@ COLOURS = {"torch": ("#8c959f", "#6e7681"), "framejit": ("#0969da", "#58a6ff"), 
 """What is drawn, by class, on light and on dark pages."""
 
 
-def plot(figures: Sequence[Headline]) -> str:
-    """Two bars for each figure, the longer of them as wide as the picture: an SVG that is readable on light and on dark pages."""
+def plot(figures: Sequence[Headline], title: str, caption: str, shared_scale: bool = False) -> str:
+    """Two bars for each figure, the longer of them as wide as the picture (the longest of all with a `shared_scale`): an SVG that is readable on light and on
+    dark pages."""
     plotted = [figure for figure in figures if figure.plotted]
     height = TOP + ROW * len(plotted)
     dark = " ".join(f".{name} {{ fill: {colour} }}" for name, (_, colour) in COLOURS.items())
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13" role="img">',
-        "<title>framejit beside torch.compile on BERT: shorter is better</title>",
+        f"<title>{title}: shorter is better</title>",
         f"<style>@media (prefers-color-scheme: dark) {{ {dark} }}</style>",
-        text(LEFT, 21, "BERT on a CPU; shorter is better"),
-        *bar(LEFT + 230, 9, BAR, "torch", "torch.compile"),
-        *bar(LEFT + 360, 9, BAR, "framejit", "framejit"),
+        text(LEFT, 21, f"{caption}; shorter is better"),
+        *bar(LEFT + 250, 9, BAR, "torch", "torch.compile"),
+        *bar(LEFT + 380, 9, BAR, "framejit", "framejit"),
     ]
     for index, figure in enumerate(plotted):
         top = TOP + ROW * index
-        longest = max(float(figure.torch), float(figure.framejit))
+        longest = max(float(value) for each in (plotted if shared_scale else [figure]) for value in (each.torch, each.framejit))
         parts.append(text(LEFT - 10, top + 20, figure.label.replace("`", ""), "end"))
         for name, value, y in (("torch", figure.torch, top), ("framejit", figure.framejit, top + BAR + 1)):
             parts += bar(LEFT, y, (WIDTH - LEFT - RIGHT) * float(value) / longest, name, f"{value} {figure.unit}".strip())
@@ -144,7 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     readme = README.read_text()
     if readme.count(BEGIN) != 1 or readme.count(END) != 1:
         parser.exit(1, f"{README.name} has no place for the table: it goes between the lines {BEGIN} and {END}\n")
-    wanted = {README: re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: table(figures), readme, flags=re.DOTALL), PLOT: plot(figures)}
+    wanted = {
+        README: re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: table(figures), readme, flags=re.DOTALL),
+        PLOT: plot(figures, "framejit beside torch.compile on BERT", "BERT on a CPU"),
+        START: plot([*starts(ROOT / "docs")], "Seconds of CPU until the first result", "Until the first result, on a CPU", shared_scale=True),
+    }
     outdated = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
     for path in outdated:
         if check:

@@ -2,7 +2,7 @@
 
 Each figure is that of a fresh process.
 
-    python -m tools.bench.start                                  every model, inference and training
+    python -m tools.bench.start                                  every model, inference and training, the first traces and the growth
     python -m tools.bench.start --only bert24,vit24 --measure inference
     python -m tools.bench.start --markdown docs/start-table.md
 
@@ -38,12 +38,17 @@ from tools.models import WIDE, Example, decoder, encoder, image_model, scalar_lo
 
 COMPILERS = ("framejit", "whole", "torch", "marked")
 PROBE = "import torch; torch.compile(lambda x: (x.sin() * x.cos()).exp().sum(0))(torch.randn(7, 5))"
-CACHES_OFF = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+CACHES_OFF = {"FRAMEJIT_CACHE": "0", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 ARTIFACT = "BENCH_ARTIFACT"
 """The variable that names the file of an artifact (tools/bench/second.py)."""
-MEASURES = ("inference", "training")
+MEASURES = ("inference", "training", "trace", "growth")
+TRACED = ("bert36", "llama36", "vit36", "flux36")
+"""The models of the measure `trace`: backend `eager`, and no C++ compiler."""
+GROWTH = (12, 24, 48, 96)
+"""The numbers of layers of the measure `growth`."""
 HEADER = ("model", "measure", "framejit, s", "without regions, s", "torch, s", "torch with marks, s", "ratio", "ratio to marks", "call", "to eager's result")
 WIDTHS = (9, 9, 11, 18, 8, 19, 6, 14, 6, 17)
+SHORT_HEADER = ("model", "framejit, s", "torch, s", "ratio")
 
 
 class FluxBlock(nn.Module):
@@ -114,6 +119,7 @@ MODELS: dict[str, Callable[[], Example]] = {
         )
     },
 }
+GROWING = {f"bert{count}": deep(encoder, "Bert", count) for count in GROWTH}
 
 
 def layers(model: nn.Module) -> list[nn.Module]:
@@ -142,14 +148,15 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
     """The figures of this process: the CPU seconds until the first result, the milliseconds of a later call, the largest error of the result."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    example = MODELS[name]()
+    example = {**GROWING, **MODELS}[name]()
     model = example.model.train(measure == "training")
+    backend = "eager" if measure == "trace" else "inductor"
     for part in model.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
 
     def call(run: Any) -> Any:
-        if measure == "inference":
+        if measure != "training":
             with torch.no_grad():
                 return run(*example.args, **example.kwargs)
         model.zero_grad()
@@ -169,11 +176,11 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
             marked.add(cls)
     start = used()
     if compiler in ("torch", "marked"):
-        compiled: Any = torch.compile(model)
+        compiled: Any = torch.compile(model, backend=backend)
     elif compiler == "artifact":
         compiled = precompiled(example, Path(os.environ[ARTIFACT]))
     else:
-        compiled = framejit.compile(model, **({"regions": False} if compiler == "whole" else {}))
+        compiled = framejit.compile(model, backend=backend, **({"regions": False} if compiler == "whole" else {}))
     result = call(compiled)
     first = used() - start
     found = tensors(result)
@@ -225,11 +232,19 @@ def row(name: str, measure: str, seconds: float, compilers: Sequence[str]) -> tu
     return name, measure, *(f"{first[compiler]:.1f}" for compiler in COMPILERS), *(f"{ratio:.2f}" for ratio in ratios), f"{found['framejit']['error']:.0e}"
 
 
-def document(rows: Sequence[Sequence[str]]) -> str:
+def short_row(name: str, measure: str) -> tuple[str, ...]:
+    """The cells of one model for which only the two compilers are compared."""
+    ours, theirs = (measured(name, measure, compiler, 0)["first"] for compiler in ("framejit", "torch"))
+    return name, f"{ours:.2f}", f"{theirs:.2f}", f"{ours / theirs:.2f}"
+
+
+def document(rows: Sequence[Sequence[str]], traces: Sequence[Sequence[str]], growth: Sequence[Sequence[str]]) -> str:
     """The Markdown page."""
     machine = f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores"
     return "\n".join([
         "# The start of deep models, beside torch.compile",
+        "",
+        "![Seconds of CPU until the first result, framejit beside torch.compile: shorter is better](start.svg)",
         "",
         f"Written by `python -m tools.bench.start --markdown docs/start-table.md` ({machine}).",
         "",
@@ -240,6 +255,19 @@ def document(rows: Sequence[Sequence[str]]) -> str:
         "`nested_compile_region`, which framejit needs no marks for; `call`: the time of a later call beside that without regions.",
         "",
         markdown.table(HEADER, rows, right=tuple(range(2, len(HEADER)))),
+        "",
+        "## First traces",
+        "",
+        "The same with the backend `eager`, which compiles nothing. In a fresh process, each compiler loads itself first; about half of framejit's seconds",
+        "are those of torch's fake tensors and sympy, which every tracer needs.",
+        "",
+        markdown.table(SHORT_HEADER, traces, right=(1, 2, 3)),
+        "",
+        "## Growth",
+        "",
+        "Inference with Inductor, as in the first table, for numbers of equal layers.",
+        "",
+        markdown.table(SHORT_HEADER, growth, right=(1, 2, 3)),
         "",
     ])  # fmt: skip
 
@@ -257,18 +285,24 @@ def main() -> int:
         name, measure, compiler, seconds = options.one
         print(json.dumps(run_one(name, measure, compiler, float(seconds))))
         return 0
+    measures = [options.measure] if options.measure else MEASURES
     print(markdown.fixed(HEADER, WIDTHS))
     rows = []
     for name in options.only.split(",") if options.only else MODELS:
-        for measure in [options.measure] if options.measure else MEASURES:
+        for measure in [measure for measure in measures if measure in MEASURES[:2]]:
             rows.append(row(name, measure, options.seconds, options.compilers.split(",")))
             print(markdown.fixed(rows[-1], WIDTHS), flush=True)
+    short: dict[str, list[tuple[str, ...]]] = {"trace": [], "growth": []}
+    for measure, names in (("trace", TRACED), ("growth", GROWING)):
+        for name in names if measure in measures and not options.only else ():
+            short[measure].append(short_row(name, measure))
+            print(measure, markdown.fixed(short[measure][-1], (9, 6, 6, 6)), flush=True)
     for column in (6, 8):
         figures = [float(cells[column]) for cells in rows if cells[column] != "nan"]
         if figures:
             print(f"{HEADER[column]}: geometric mean {statistics.geometric_mean(figures):.3f}, largest {max(figures):.2f}")
     if options.markdown:
-        options.markdown.write_text(document(rows), encoding="utf-8")
+        options.markdown.write_text(document(rows, short["trace"], short["growth"]), encoding="utf-8")
     return 0
 
 
