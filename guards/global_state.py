@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType
 from typing import Any, ClassVar
@@ -87,6 +88,16 @@ def with_directives(guard: GlobalState, now: directives.Directives) -> GlobalSta
 def with_setting(guard: GlobalState, setting: Setting) -> GlobalState:
     """The guard of an entry that depends on one more setting."""
     return guard if setting in guard.settings else replace(guard, settings=(*guard.settings, setting))
+
+
+def renewed(guards: Sequence[Guard]) -> tuple[Guard, ...]:
+    """Guards, of which those on abc's counter expect the present count. Everything that depends on it must have been asked again."""
+    return tuple([with_present_counter(guard) if isinstance(guard, GlobalState) else guard for guard in guards])
+
+
+def with_present_counter(guard: GlobalState) -> GlobalState:
+    settings = [(read, args, read() if read is abc.get_cache_token else found) for read, args, found in guard.settings]
+    return replace(guard, settings=tuple(dict.fromkeys(settings)))
 
 
 def native_form(state: tuple[Any, ...], settings: tuple[Setting, ...] = ()) -> tuple[Any, ...]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import abc
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from framejit.guards.global_state import global_state_guard, with_directives, with_setting
+from framejit.guards.global_state import global_state_guard, renewed, with_directives, with_setting
 from framejit.guards.kinds import Guard, same_constant
 from framejit.guards.relations import Relation
-from framejit.guards.source import Root, Source, UserLine
+from framejit.guards.source import Reference, Root, Source, UserLine
 from framejit.said.directives import Directives
 from framejit.trail import Trail
 
 
 class Vouched(NamedTuple):
-    """A call of a function, with plain constants as its arguments and its result, that gives the same as long as the process lives."""
+    """A call of a function, with plain constants or References as its arguments and a plain constant as its result, that is made again in later processes."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -37,7 +38,7 @@ class GuardRecorder:
     Attributes:
         of_process: what the trace has found out that no guard checks, because it stays as long as the process lives, but may be different in another one:
             an address, the hash of a str, the order of a set. Empty if there is nothing.
-        vouched: calls of functions whose authors vouch that the result stays as long as the process lives.
+        vouched: calls of functions that give the same as long as the process lives, or as long as abc's counter stays.
     """
 
     def __init__(self, trail: Trail, root: Root, line: Callable[[], UserLine | None]) -> None:
@@ -47,6 +48,7 @@ class GuardRecorder:
         self._guards: list[Guard] = []
         self.of_process = ""
         self.vouched: list[Vouched] = []
+        self._asked: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def relation(self, kind: type[Relation], source: Source, *payload: Any) -> None:
         """Add a guard on a relation between the values at several paths, the first of which is `source`."""
@@ -55,6 +57,25 @@ class GuardRecorder:
     def read(self, read: Callable[..., Any], *args: Any) -> Any:
         """Read a setting of the process with a function of torch, or in C, and guard its value, which must be a plain constant."""
         return self.setting(read, args, read(*args))
+
+    def vouch(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that takes References in the place of classes. Its result stays as long as the process lives; later processes ask again."""
+        given = tuple([Reference(arg) if issubclass(type(arg), type) else arg for arg in args])
+        result = function(*given)
+        key = (function, *map(id, args), result)
+        if key not in self._asked:
+            self._asked[key] = args  # kept alive, so that no id is used again
+            self.vouched.append(Vouched(function, given, (), result))
+        return result
+
+    def vouch_for_abc(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call such a function whose result changes only if a class is registered with an abstract base class. abc's own counter of these is guarded."""
+        self.read(abc.get_cache_token)
+        return self.vouch(function, *args)
+
+    def renewed(self, guards: Sequence[Guard]) -> tuple[Guard, ...]:
+        """Guards of this trace. If abc's counter has moved since, as by an import, but all results are as they were, they expect the present count."""
+        return renewed(guards) if all(asked.holds() for asked in self.vouched) else tuple(guards)
 
     def setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
         """Guard that a setting, read by `read(*args)`, is `found`, its value when the trace began. The trace itself may have changed the setting meanwhile."""

@@ -188,7 +188,7 @@ def specify(compiled: Compiled) -> EntrySpec:
     code, direct = emit(code_plan, compiled.fn, compiled.boxed, follows)
     attempt.stopwatch.lap("emit")
     return EntrySpec(
-        guards=compiled.guards,
+        guards=attempt.tracer.guards.renewed(compiled.guards),  # the backend may have imported what registers classes
         origin=attempt.request.origin,
         inputs=[described.source for described in planned.graph.inputs] if compiled.fn is not None else [],
         captures=code_plan.captures,

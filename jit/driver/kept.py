@@ -35,7 +35,7 @@ from framejit.driver.options import Options
 from framejit.driver.request import Origin
 from framejit.errors import UserFrame
 from framejit.guards.explain import explain_failure
-from framejit.guards.global_state import GlobalState, with_setting
+from framejit.guards.global_state import GlobalState, renewed, with_setting
 from framejit.guards.kinds import Equals, Guard, OfObject
 from framejit.guards.relations import Distinct
 from framejit.guards.source import Call, Item, LookedUp, Pinned, Source
@@ -293,8 +293,8 @@ def bound(data: bytes, asked: KeptCall, files_checked: bool = False) -> Entry:
         replacement = Replacement(code, graph, direct, step, resumes, note)
         return make(
             EntrySpec(
-                guards, asked.origin, inputs, captures, outcome=outcome, shared=shared, files=frozenset(file for file, *_ in files), vouched=vouched,
-                replacement=replacement,
+                renewed(guards), asked.origin, inputs, captures, outcome=outcome, shared=shared, files=frozenset(file for file, *_ in files),
+                vouched=vouched, replacement=replacement,
             )
         )  # fmt: skip
 

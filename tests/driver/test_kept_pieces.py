@@ -433,3 +433,44 @@ def test_what_a_backward_pass_uses_is_noticed(programs: Programs) -> None:  # no
     assert [compiled_frames() for _ in range(2)] == [1, 0]
     programs.edit("x * 5", "x * 7", which=1)
     assert [compiled_frames() for _ in range(2)] == [1, 0]
+
+
+REGISTERED = """
+import abc
+import torch
+
+class Base(abc.ABC):
+    pass
+
+class Other(abc.ABC):
+    pass
+
+class Given:
+    pass
+
+class Registered:
+    pass
+
+Base.register(Registered)
+
+class Made(torch.nn.Module):
+    def forward(self, x):
+        x = x * 2 if isinstance(Given(), Base) else x + 1
+        return x * 3 if isinstance(Registered(), Base) else x + 5
+
+def made():
+    return Made()
+"""
+
+
+def test_classes_that_are_registered_are_noticed(programs: Programs) -> None:  # noqa: F811
+    programs.texts[0] = REGISTERED
+    assert [split_outcome(programs.start()) for _ in range(2)] == [1, 0]
+    module = programs.start()
+    module.Other.register(module.Given)  # abc's counter moves on, and the answers are the same
+    assert split_outcome(module) == 0
+    module = programs.start()
+    module.Base.register(module.Given)
+    assert split_outcome(module) == 1
+    programs.edit("Base.register(Registered)", "")
+    assert split_outcome(programs.start()) == 1

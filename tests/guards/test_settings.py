@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import gc
+import weakref
 
 import pytest
 import torch
@@ -61,3 +63,48 @@ def test_a_class_registered_later_is_noticed():
     assert len(compiled.entries) == 1
     Base.register(Other)
     assert torch.equal(compiled(x), x + 1)
+
+
+@pytest.mark.only_eager(reason="the test has backends of its own")
+def test_an_import_by_the_backend_that_registers_classes_compiles_nothing_twice():
+    """As AOTAutograd imports networkx, which does."""
+
+    class Base(abc.ABC):
+        pass
+
+    class Other:
+        pass
+
+    def register_one(gm, example_inputs):
+        Base.register(type("Unrelated", (), {}))
+        return gm
+
+    other = Other()
+
+    def f(t):
+        return t + 1 if isinstance(other, Base) else t - 1
+
+    compiled = framejit.compile(f, backend=register_one, fullgraph=True)
+    assert torch.equal(compiled(x), x - 1) and torch.equal(compiled(x), x - 1)
+    assert len(compiled.entries) == 1
+    Base.register(Other)
+    assert torch.equal(compiled(x), x + 1)
+
+
+def test_a_class_that_is_asked_about_is_not_kept_alive():
+    class Base(abc.ABC):
+        pass
+
+    def f(t, other):
+        return t + 1 if isinstance(other, Base) else t - 1
+
+    compiled = framejit.compile(f, backend="eager", fullgraph=True)
+    for register in (False, True):
+        other = type("Other", (), {})
+        if register:
+            Base.register(other)
+        reference = weakref.ref(other)
+        assert torch.equal(compiled(x, other()), x + 1 if register else x - 1)
+        del other
+        gc.collect()
+        assert reference() is None

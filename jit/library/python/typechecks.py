@@ -8,7 +8,8 @@ from types import GenericAlias, UnionType, WrapperDescriptorType
 from typing import Any, NoReturn, Union, get_args, get_origin
 
 from framejit import breaks
-from framejit.guards.source import MISSING
+from framejit.guards.abstract_bases import is_abstract_subclass
+from framejit.guards.source import MISSING, Reference
 from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Object, call_special
 from framejit.objects.core.registry import models, pure
@@ -37,7 +38,7 @@ def is_subclass(vm: VM, sub: type, cls: type) -> bool:
 
 
 def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
-    """ABCMeta.__subclasscheck__, called for real: it fills caches, which only it sees. abc's own counter guards that no class is registered later.
+    """ABCMeta.__subclasscheck__, called for real: it fills caches, which only it sees. True stays true; else it is guarded that no class is registered later.
 
     The program's own hooks run in a native call.
     """
@@ -45,12 +46,10 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
     if answers_for_itself(vm, sub) or any(map(runs_code_of_the_program, family(cls))):
         vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which may run code of the program's"))
     try:
-        found = abc.ABCMeta.__subclasscheck__(cls, sub)  # type: ignore[arg-type]
+        found = is_abstract_subclass(Reference(sub), Reference(cls))
     except Exception as error:
         vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which raises {type(error).__name__},"))
-    if not found:
-        vm.guards.read(abc.get_cache_token)
-    return found
+    return bool((vm.guards.vouch if found else vm.guards.vouch_for_abc)(is_abstract_subclass, sub, cls))
 
 
 def family(cls: type) -> Iterable[type]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 from typing import NoReturn
 
 from framejit import breaks
+from framejit.guards import abstract_bases
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.types.tupleobject import TupleObject
@@ -29,9 +29,9 @@ def is_mapping(vm: VM, subject: Object) -> bool:
 def has_flag(vm: VM, subject: Object, flag: int) -> bool:
     """Return whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter shows."""
     cls = vm.observe(subject).cls
-    if not classes.flags(cls) & classes.IMMUTABLE_TYPE:
-        vm.guards.read(abc.get_cache_token)
-    return bool(classes.flags(cls) & flag)
+    if classes.flags(cls) & classes.IMMUTABLE_TYPE:
+        return bool(classes.flags(cls) & flag)
+    return bool(vm.guards.vouch_for_abc(abstract_bases.has_flag, cls, flag))
 
 
 def match_keys(vm: VM, subject: Object, keys: Object) -> Object:
