@@ -159,7 +159,7 @@ class Source:
         return self.key(self.payload)
 
     def lookups(self) -> int:
-        """How many lookups one must make before the next, to follow the path."""
+        """Count the lookups of the path that need the result of another one: the length of the longest chain of them."""
         return 0 if self.base is None else self.base.lookups()
 
     def moved(self, places: Mapping[Source, Source]) -> Source:
@@ -400,7 +400,7 @@ class Index(Source):
 
 
 class LookedUp(Source):
-    """What a container from outside holds at an int or str that is itself found at another path. Payload: that path.
+    """The item of a container from outside at a key, an int or str, that is itself found at another path. Payload: that path.
 
     An entry with such a source serves other keys too, if its guards on what is found hold.
     """
@@ -424,7 +424,7 @@ class LookedUp(Source):
         return self.look_up(container, key) if container is not MISSING and type(key) in (int, str) else MISSING
 
     def look_up(self, container: Any, key: Any) -> Any:
-        """What the container holds at an exact int or str, or MISSING."""
+        """Return the item of the container at an exact int or str, or MISSING."""
         raise NotImplementedError
 
     def moved(self, places: Mapping[Source, Source]) -> Source:

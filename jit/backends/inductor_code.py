@@ -190,7 +190,7 @@ class ViewStep:
 
 
 class ReturnMode:
-    """What the inverse of such a view would return."""
+    """One of the modes in which torch's functionalization inverts views, by its name."""
 
     def __init__(self, mode: Any) -> None:
         self._mode = mode

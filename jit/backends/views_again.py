@@ -11,7 +11,7 @@ functionalization: Any = torch._C._functionalization
 
 
 class ResultView(NamedTuple):
-    """How one result is made from the tensor whose memory it shares.
+    """A result of a graph that shares memory with an input or another result, and the steps by which it is made from that.
 
     Attributes:
         result: its index among the graph's results.

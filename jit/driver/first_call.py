@@ -11,7 +11,7 @@ from framejit.guards.dynamic import Dimensions
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
 
 DEPTH = 4
-"""How many containers deep arguments are looked at."""
+"""The largest number of containers inside one another whose items are looked at."""
 
 Seen = Mapping[Path, "tuple[int, ...] | int | float"]
 """The sizes of tensors, and numbers, by path."""

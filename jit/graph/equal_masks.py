@@ -28,7 +28,10 @@ class NotComparable(Exception):
 
 
 class EqualMasks:
-    """What is known to be equal in one trace. A node's number is forgotten when its tensor's memory is written to, and no number is given twice."""
+    """The numbers of the tensors of one trace: equal numbers stand for equal contents.
+
+    A node's number is forgotten when its tensor's memory is written to, and no number is given twice.
+    """
 
     def __init__(self, state: TraceState) -> None:
         self._state = state
@@ -60,7 +63,7 @@ class EqualMasks:
             self._first[number] = operation.node
 
     def _key(self, value: Any) -> Hashable:
-        """What tells an argument from others. Raises NotComparable."""
+        """Return a key that equal arguments share, and no others. Raises NotComparable."""
         if isinstance(value, fx.Node):
             if not isinstance(value.meta["example_value"], torch.Tensor):
                 return "node", value

@@ -1,4 +1,4 @@
-"""Where the two ways of a branch meet."""
+"""The two ways of a branch meet at the nearest instruction to which both lead."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def branch_of(function, which=0):
 
 @pytest.mark.parametrize("function", [if_else, without_else, one_raises, in_a_loop, leaves_a_loop, conditional_expression, handled], ids=lambda f: f.__name__)
 def test_ways_meet_before_what_both_lead_to(function):
-    """What is called by the name `met` comes after the meeting, and the branch before it."""
+    """In these programs, the call of `met` comes after the meeting, and the branch before it."""
     decoded, branch, ways = branch_of(function)
     found = meeting(decoded, *ways)
     assert found is not None and found == meeting(decoded, *reversed(ways))

@@ -116,7 +116,7 @@ SINGLETON_OBJECTS: dict[Any, ConstObject] = {None: NONE, NotImplemented: NOT_IMP
 CONST_CLASSES: dict[type, type[ConstObject]] = dict.fromkeys((complex, str, bytes), ConstObject)
 """The classes of the Objects of scalars. build.py adds those of ints and floats."""
 SUBCLASS_WRAPPERS: dict[type, Callable[[VM, Any, Source], Object]] = {}
-"""What wraps instances of a user's subclasses, by base. scalarsubclass.py fills it."""
+"""By int, float and str: the function that wraps an instance of a subclass of it. scalarsubclass.py fills the table."""
 CONST_BUILDERS: dict[type, Callable[[Any, Any], Object]] = {}
 """The constructors of Objects for containers of constants: exact type -> build(vm, value). The files of those types fill it."""
 
