@@ -45,8 +45,9 @@ def ask(python: str | Path, program: str) -> str:
 
 
 def clean() -> dict[str, str]:
-    """The environment variables, without those that would make a process import another framejit or torch, or compile differently."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("FRAMEJIT_")}
+    """The environment variables, without those that would make a process import another framejit or torch, or compile differently, or not at all."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("FRAMEJIT_")}
+    return kept | {"FRAMEJIT_CACHE": "0"}
 
 
 def interpreters(versions: Sequence[str]) -> Iterator[tuple[str, str]]:

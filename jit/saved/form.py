@@ -200,8 +200,10 @@ class ObjectReader(pickle.Unpickler):
         return found.__code__ if kind == "code" and type(found) is FunctionType else found
 
 
-def is_permitted(module: str, name: str) -> bool:
-    """Return whether a global may stand in the bytes as such."""
+def is_permitted(module: Any, name: str) -> bool:
+    """Return whether a global may stand in the bytes as such. `module`: what its class names as such, which may be no string."""
+    if type(module) is not str:
+        return False
     if module.startswith(OWN):
         return True
     if module == "torch":

@@ -378,7 +378,8 @@ def is_known(value: Any) -> bool:
     if kind in (OpOverload, OpOverloadPacket, FIELD):
         return True
     is_of_python = classes.flags(kind) & classes.HEAP_TYPE and classes.module(type(kind)) not in OF_EXTENSIONS
-    return bool(is_of_python) and classes.module(kind).partition(".")[0] not in sys.stdlib_module_names
+    module = classes.module(kind)  # Cython's types have a descriptor there
+    return bool(is_of_python) and type(module) is str and module.partition(".")[0] not in sys.stdlib_module_names
 
 
 def find(name: Name) -> Any:

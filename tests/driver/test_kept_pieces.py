@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -474,3 +475,15 @@ def test_classes_that_are_registered_are_noticed(programs: Programs) -> None:  #
     assert split_outcome(module) == 1
     programs.edit("Base.register(Registered)", "")
     assert split_outcome(programs.start()) == 1
+
+
+def drawn_by_numpy(x: torch.Tensor) -> torch.Tensor:
+    numpy.random.seed(0)
+    return x * float(numpy.random.rand())
+
+
+def test_functions_that_cython_has_made(on_disk: pathlib.Path) -> None:  # noqa: F811
+    """Their type's `__module__` is a descriptor."""
+    for _ in range(2):
+        framejit.reset()
+        assert torch.equal(framejit.compile(drawn_by_numpy, backend="eager")(X), drawn_by_numpy(X))

@@ -59,12 +59,13 @@ def steps(page: str) -> Iterator[tuple[str, str] | Command]:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints in a folder, as a user would run it: with framejit's default configuration, and Inductor's cache empty at first."""
+    """What a command prints in a folder, as a user would run it: with framejit's default configuration, but without what other processes have compiled."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FRAMEJIT_")}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if "site-packages" in path or path.endswith("build")),
         "PYTHONUNBUFFERED": "1",
+        "FRAMEJIT_CACHE": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=280)
