@@ -48,7 +48,7 @@ class GuardRecorder:
         self._guards: list[Guard] = []
         self.of_process = ""
         self.vouched: list[Vouched] = []
-        self._asked: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._asked: dict[tuple[Any, ...], tuple[tuple[Any, ...], Vouched]] = {}
 
     def relation(self, kind: type[Relation], source: Source, *payload: Any) -> None:
         """Add a guard on a relation between the values at several paths, the first of which is `source`."""
@@ -64,8 +64,8 @@ class GuardRecorder:
         result = function(*given)
         key = (function, *map(id, args), result)
         if key not in self._asked:
-            self._asked[key] = args  # kept alive, so that no id is used again
-            self.vouched.append(Vouched(function, given, (), result))
+            self._asked[key] = args, Vouched(function, given, (), result)  # the arguments are kept alive, so that no id is used again
+            self.vouched.append(self._asked[key][1])
         return result
 
     def vouch_for_abc(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -75,7 +75,7 @@ class GuardRecorder:
 
     def renewed(self, guards: Sequence[Guard]) -> tuple[Guard, ...]:
         """Guards of this trace. If abc's counter has moved since, as by an import, but all results are as they were, they expect the present count."""
-        return renewed(guards) if all(asked.holds() for asked in self.vouched) else tuple(guards)
+        return renewed(guards) if all(asked.holds() for _, asked in self._asked.values()) else tuple(guards)
 
     def setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
         """Guard that a setting, read by `read(*args)`, is `found`, its value when the trace began. The trace itself may have changed the setting meanwhile."""

@@ -13,14 +13,16 @@ def if_else(c):
         x = 1
     else:
         x = 2
-    return met(x)
+    y = met(x)
+    return x, y, x  # too long for compilers to copy it to both ways
 
 
 def without_else(c):
     x = 1
     if c:
         x = 2
-    return met(x)
+    y = met(x)
+    return x, y, x  # too long for compilers to copy it to both ways
 
 
 def ends_by_return(c):
@@ -35,7 +37,8 @@ def one_raises(c):
         x = 2
     else:
         raise ValueError
-    return met(x)
+    y = met(x)
+    return x, y, x  # too long for compilers to copy it to both ways
 
 
 def in_a_loop(c):
@@ -49,11 +52,13 @@ def leaves_a_loop(c):
     for x in range(3):
         if c:
             break
-    return met(x)
+    y = met(x)
+    return x, y, x  # too long for compilers to copy it to both ways
 
 
 def conditional_expression(c):
-    return met(1 if c else 2)
+    y = met(1 if c else 2)
+    return c, y, c
 
 
 def handled(c):
@@ -63,7 +68,8 @@ def handled(c):
             x = int("1")
     except ValueError:
         return 3
-    return met(x)
+    y = met(x)
+    return x, y, x  # too long for compilers to copy it to both ways
 
 
 def met(x):

@@ -294,7 +294,8 @@ def several_variables(x, y):
         a, b = x + 1, y + 1
     else:
         a, b = y + 2, x + 2
-    return a * b
+    c = a * b  # with the next line, too long for compilers to copy it to both ways
+    return c.cos() + c
 
 
 @joins(True, True)
@@ -469,7 +470,8 @@ def leaves_expanded(x, y):
         z = x.expand(2, 3)
     else:
         z = y.expand(2, 3)
-    return z * 2
+    z = z * 2
+    return z.cos() + z
 
 
 @joins(True, True)
