@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from framejit.process.warning_filters import recorder
 from framejit.torch_state.saved_tensor_hooks import passed_over, take_off_later_hooks, top_hooks
 
 FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -36,15 +37,17 @@ class Silence:
     """Suppresses warnings and logged errors of operators on fakes: the program gets them when its graph runs.
 
     Warnings that torch gives only once in a process must not be used up here. Python's filters and registries of warnings aren't changed, since
-    Python would then show warnings again that it has shown before. Warnings of other threads are shown.
+    Python would then show warnings again that it has shown before. Warnings of other threads are shown, and those that code run by the compiler records.
     """
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._before: tuple[bool, bool, Any] | None = None
+        self._recorder: Any = None
 
     def begin(self) -> None:
         self._before = FAKES_LOG.disabled, torch.is_warn_always_enabled(), warnings._showwarnmsg  # type: ignore[attr-defined]
+        self._recorder = recorder()
         FAKES_LOG.disabled = True
         torch.set_warn_always(True)
         warnings._showwarnmsg = self._show  # type: ignore[attr-defined]
@@ -56,7 +59,7 @@ class Silence:
 
     def _show(self, message: Any) -> None:
         assert self._before is not None
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or recorder() is not self._recorder:
             self._before[2](message)
 
 

@@ -47,3 +47,10 @@ def version_kept() -> Iterator[None]:
                 del _threads[thread]
             if not _threads:
                 setattr(_module, MUTATED, _real)
+
+
+def recorder() -> Any:
+    """Return the object that takes warnings which are to be shown: each `catch_warnings(record=True)` puts another in its place."""
+    context = warnings._get_context() if hasattr(warnings, "_get_context") else None
+    log = context.log if context is not None else None
+    return log if log is not None else _module._showwarnmsg_impl

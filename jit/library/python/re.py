@@ -38,6 +38,12 @@ def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -
     return abstract.iter_(vm, vm.from_real(found))
 
 
+def forget(pattern: Any, flags: Any) -> None:
+    """Take a pattern out of the module's caches: when the program compiles it, it shall get the warning that only the first compilation gives."""
+    for cache in (re._cache, getattr(re, "_cache2", {})):  # type: ignore[attr-defined]
+        cache.pop((type(pattern), pattern, flags), None)
+
+
 @models(re._compile)  # type: ignore[attr-defined]
 def compile_pattern(vm: VM, pattern: Object, flags: Object) -> Object:
     """The function that all others of the module ask for a compiled pattern. Its cache, which others fill too, gives what a compilation would give."""
@@ -48,6 +54,8 @@ def compile_pattern(vm: VM, pattern: Object, flags: Object) -> Object:
             found = re.compile(given, chosen)
         except (re.error, ValueError, TypeError, OverflowError, RecursionError):
             found = None
+    if warned:
+        forget(given, chosen)
     if found is None or warned or found.flags & re.DEBUG:
         vm.unsupported(breaks.UnsupportedCall("re.compile() of a pattern that is in error, warns or is printed"))
     return vm.const(found)

@@ -7,8 +7,10 @@ import os
 import pathlib
 import re
 import struct
+import warnings
 from typing import Any
 
+import pytest
 import torch
 from agreement import agree
 
@@ -114,3 +116,40 @@ def test_a_pattern_in_error_raises() -> None:
             return str(error), x
 
     agree(wrong, X, fullgraph=False)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        pytest.param(lambda text: eval(text), id="eval"),
+        pytest.param(lambda text: ast.literal_eval(text), id="literal_eval"),
+    ],
+)
+def test_texts_that_warn_do_so_at_each_call(compute: Any) -> None:
+    def computed(x: torch.Tensor, text: str) -> Any:
+        return x + 1, compute(text)
+
+    compiled = framejit.compile(computed, backend="eager")
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            assert compiled(X, "'\\d'")[1] == "\\d"
+        assert [str(warning.message) for warning in shown] == [str(warning.message) for warning in warned_by(compute, "'\\d'")]
+
+
+def test_a_pattern_that_warns_does_so_when_it_is_first_compiled() -> None:
+    def searched(x: torch.Tensor) -> Any:
+        return x + 1, re.search("[[a]b", "x[b") is not None
+
+    re.purge()
+    expected = warned_by(searched, X)
+    re.purge()
+    shown = warned_by(framejit.compile(searched, backend="eager"), X)
+    assert expected and [str(warning.message) for warning in shown] == [str(warning.message) for warning in expected]
+
+
+def warned_by(function: Any, *args: Any) -> Any:
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        function(*args)
+    return shown
