@@ -74,12 +74,15 @@ PROGRAMS: dict[str, tuple[tuple[Any, ...], Program]] = {
     "NumPy's int": (NUMPY_INTS, lambda x, n: x[:n] * n),
     "NumPy's int in arithmetic": (NUMPY_INTS, lambda x, n: x * (n + 1) / (2 * n)),
     "NumPy's int that is returned": (NUMPY_INTS, lambda x, n: (x * n, n * 2, n / 3, n - 0.5)),
-    "NumPy's float": (NUMPY_FLOATS, lambda x, t: x * (1 - t) + x**t),
+    "NumPy's float": (NUMPY_FLOATS, lambda x, t: x * (1 - t) + x / t),
     "NumPy's float that is returned": (NUMPY_FLOATS, lambda x, t: (x * t, t + 1, 2.5 / t)),
     "branch on NumPy's float": (NUMPY_FLOATS, lambda x, t: x * 2 if 0.1 < t else x),
     "conversions of NumPy's numbers": (NUMPY_FLOATS, lambda x, t: x * int(t * 10) * float(t) + t.item() + math.sqrt(t)),
     "NumPy's short float": (NUMPY_SHORT, lambda x, t: x * t if t else x),
 }
+if torch.__version__ >= "2.13":  # whose fakes need no value of the exponent
+    PROGRAMS["exponent"] = ((1.5, 2.25, 3.75, 4.5, 5.5, -6.0), lambda x, t: x**t)
+    PROGRAMS["NumPy's float as exponent"] = (NUMPY_FLOATS, lambda x, t: x**t)
 
 
 def compared(program: Program, values: tuple[Any, ...], backend: str) -> dict[str, Any]:

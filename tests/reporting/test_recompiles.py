@@ -108,6 +108,8 @@ class Plain:
 
 
 marker = Plain()
+DECISION = "(n % 2 == 0).any()" if sys.version_info >= (3, 12) else "t if (n % 2 == 0).any() else -t"
+"""The part of the line that is marked where a conditional expression decides."""
 
 
 class Slotted:
@@ -128,7 +130,7 @@ CASES = {
     "a float argument": ("equals", lambda t, n: t * n, (x, 3.5), (x, 4.5), "n", "== 3.5", "4.5", "pass it as a tensor", "t * n"),
     "data": (
         "data_equals", lambda t, n: t if (n % 2 == 0).any() else -t, (x, torch.tensor([1, 2])), (x, torch.tensor([1, 3])), "the data of n", "is [1, 2]",
-        "[1, 3]", "or keep the decision in tensors", "t if (n % 2 == 0).any() else -t",
+        "[1, 3]", "or keep the decision in tensors", DECISION,
     ),
     "a string": ("equals", lambda t, s: t if s == "a" else -t, (x, "a"), (x, "b"), "s", "== 'a'", "'b'", "each value is compiled once", 's == "a"'),
     "an attribute": (
