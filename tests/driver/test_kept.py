@@ -597,6 +597,7 @@ def run(program: str, **variables: str) -> str:
 
 
 OF_THE_PROCESS = """
+    import copy
     import enum
     import functools
     import os
@@ -612,6 +613,7 @@ OF_THE_PROCESS = """
     class Kind(enum.Enum):
         A, B, C = 1, 2, 3
 
+    SETTINGS = {"sizes": [1, 2], "kind": Kind.A}
     PLAIN, NAMES, SWITCH = Plain(), frozenset({"alpha", "beta", "gamma", "delta"}), os.environ["SWITCH"]
 
     @framejit.assume_constant_result
@@ -657,6 +659,7 @@ OF_THE_PROCESS = """
         "cached": lambda: cached(3),
         "set of ints": lambda: [n for n in {3, 1, 2}],
         "look-up": lambda: "alpha" in {"alpha", "beta"},
+        "deep copy": lambda: copy.deepcopy(SETTINGS),
     }
     kept.LEAST_SECONDS = 0
     taken = []
@@ -675,7 +678,7 @@ def test_answers_of_one_process_arent_those_of_another(tmp_path: pathlib.Path) -
     for seed, switch in (("1", "a"), ("2", "bcd"), ("3", "bcd")):
         taken = run(OF_THE_PROCESS, PYTHONHASHSEED=seed, SWITCH=switch, **variables).strip().split(",")
         if seed == "3":
-            assert {"assumed", "set of ints", "look-up"} <= {*taken}
+            assert {"assumed", "set of ints", "look-up", "deep copy"} <= {*taken}
 
 
 WITH_INDUCTOR = """

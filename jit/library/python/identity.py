@@ -7,17 +7,17 @@ import copyreg
 import struct
 from collections import OrderedDict, defaultdict
 from types import MemberDescriptorType
-from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core import abstract, operators
-from framejit.objects.core.finalizers import guard_address, has_address
+from framejit.objects.core import abstract
+from framejit.objects.core.finalizers import has_address
 from framejit.objects.core.object import VM, NotConstant, Object, settle
 from framejit.objects.core.registry import models, wrapper_for
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.dictmethods import factory_of
 from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.idobject import IdConstant, IdObject
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
@@ -25,40 +25,15 @@ from framejit.objects.types.userobject import UserObject
 from framejit.program import classes
 
 
-class IdObject(Object):
-    """The address of an object that the trace made, or must not keep alive: usable for look-ups and comparisons in the trace, but unknown as a number."""
-
-    __slots__ = ("owner",)
-    is_true = True
-
-    def __init__(self, owner: Object) -> None:
-        super().__init__(int)
-        self.owner = owner
-
-    def hash_key(self, vm: VM) -> Any:
-        return (id, self.owner)
-
-    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if symbol not in ("==", "!="):
-            raise NotConstant(self)
-        same = isinstance(other, IdObject) and operators.is_(vm, self.owner, other.owner)
-        return vm.const(same == (symbol == "=="))
-
-
 @models(id)
 def id_(vm: VM, obj: Object) -> Object:
-    """The address of an object. For one from outside it is a constant, if its identity may be guarded."""
+    """The address of an object. That of one from outside is a constant once its number is asked for, if its identity may be guarded."""
     obj = vm.observe(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
-        vm.guards.rest_on_process("the address of an object")
-        return vm.const(id(obj.constant(vm)))
+        obj.constant(vm)
+        return IdConstant(obj, is_of_constant=True)
     if obj.source is not None and obj.value is not MISSING and not is_new_each_time(obj.source):
-        is_fixed = has_address(obj)
-        obj = vm.tell_apart(obj, is_fixed)
-        if not is_fixed:
-            return IdObject(obj)
-        guard_address(vm, obj, "id()")
-        return vm.const(id(obj.value))
+        return IdConstant(settle(obj), is_of_constant=False) if has_address(obj) else IdObject(vm.tell_apart(obj))
     return IdObject(settle(obj))
 
 

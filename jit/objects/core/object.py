@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -100,6 +101,11 @@ class Object:
         if self.is_knowable():
             return self.constant(vm)
         return self.identity_key(vm)
+
+    def address_key(self, vm: VM, others: Iterable[Object]) -> AddressKey | None:
+        """The hash key of a result of id() whose number nobody has asked for, in a dict with these other keys, which are all such. None if the number matters,
+        and for other values."""
+        return None
 
     def identity_key(self, vm: VM) -> Any:
         """`hash_key` of a value that hashes by identity; vm checks that its class really does."""
@@ -334,6 +340,13 @@ class Object:
         """The value's name in reports: its place in the program, and its type."""
         kind = with_article(classes.qualname(self.cls))
         return kind if self.source is None else f"{self.source.name_in_reports()} ({kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressKey:
+    """The hash key of an address whose number doesn't matter. `owner`: the Object whose address it is, or the number, which isn't guarded."""
+
+    owner: Any
 
 
 class Namespace(Object):

@@ -16,7 +16,7 @@ from framejit import breaks
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
+from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
 from framejit.objects.types.iterobject import IteratorObject
@@ -31,10 +31,11 @@ FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 class DictObject(Namespace):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (it was cleared or reordered).
 
-    `taken`: the keys that were removed so far, in this order, for iterators. `by_place`: see numbereddict.py.
+    `taken`: the keys that were removed so far, in this order, for iterators. `by_place`: see numbereddict.py. `has_addresses`: whether some keys are results of
+    id() whose numbers nobody has asked for.
     """
 
-    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place")
+    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place", "has_addresses")
 
     def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -49,7 +50,7 @@ class DictObject(Namespace):
         self.factory: Object | None = None
         self.plain_keys: bool | None = None
         self.taken: list[Any] = []
-        self.by_place = False
+        self.by_place = self.has_addresses = False
 
     @property
     def family(self) -> Any:
@@ -70,6 +71,8 @@ class DictObject(Namespace):
             if found is MISSING:
                 return self._look_outside(vm, name)
             return None if found is None else found[1]
+        if self.has_addresses and type(name) is not AddressKey:
+            self.number_addresses(vm)
         found = self.entries.get(name)
         if found is None:
             tell_keys_apart(vm, name, self.entries)
@@ -112,6 +115,8 @@ class DictObject(Namespace):
     def open(self, vm: VM) -> dict[Any, Entry]:
         """The whole content, in order; guards all keys and their order the first time."""
         if self.complete:
+            if self.has_addresses:
+                self.number_addresses(vm)
             return self.entries
         entries = self._entries_outside(vm)
         for key in self.removed:
@@ -170,7 +175,20 @@ class DictObject(Namespace):
             found = item_at_open_key(vm, self.source, self.value, key)
             if found is not MISSING:
                 return found  # type: ignore[no-any-return]
-        return self.lookup(vm, abstract.dict_key(vm, key))
+        return self.lookup(vm, self.hash_key_of(vm, key))
+
+    def hash_key_of(self, vm: VM, key: Object) -> Any:
+        """The hash key of a key. An address whose number isn't known stands for itself in a dict that the trace made, if all keys there are addresses."""
+        if self.source is None and self.cls is dict and all(type(other) is AddressKey for other in self.entries):
+            address = key.address_key(vm, [other for other, _ in self.entries.values()])
+            if address is not None:
+                return address
+        return abstract.dict_key(vm, key)
+
+    def number_addresses(self, vm: VM) -> None:
+        """Guard the numbers of the addresses among the keys, since other keys may be equal to them."""
+        vm.trail.set(self, "has_addresses", False)
+        vm.trail.set(self, "entries", {key.hash_key(vm): (key, value) for key, value in self.entries.values()})
 
     def has(self, vm: VM, key: Object) -> bool:
         """Return whether the key is there. If a dict from outside is empty, that is guarded, and not the absence of a constant key."""
@@ -186,7 +204,7 @@ class DictObject(Namespace):
 
     def changed_key(self, vm: VM, key: Object) -> Any:
         """The hash key of a key that is stored or removed: OrderedDict hashes it with hash() first, whose error says nothing about a dict."""
-        return vm.observe(key).hash_key(vm) if self.family is OrderedDict else abstract.dict_key(vm, key)
+        return vm.observe(key).hash_key(vm) if self.family is OrderedDict else self.hash_key_of(vm, vm.observe(key))
 
     def set_item(self, vm: VM, key: Object, value: Object) -> None:
         """Set the value of any hashable key."""
@@ -195,8 +213,10 @@ class DictObject(Namespace):
 
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
         """Set the value of a key whose hash key is known; if the key is there already, it stays the same object."""
-        if type(hash_key) is not str and not is_plain(hash_key):
+        if self.has_addresses or (type(hash_key) is not str and not is_plain(hash_key)):
             self.lookup(vm, hash_key)  # which opens a dict from outside
+        if type(hash_key) is AddressKey and not self.has_addresses:
+            vm.trail.set(self, "has_addresses", True)
         if self.source is not None:
             self._put(vm, self.stores, hash_key, key, value)
             vm.effects.mutated(self)

@@ -7,7 +7,6 @@ import torch
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.guards.dynamic import is_argument
-from framejit.library.python.identity import IdObject
 from framejit.library.torch.tensors.storages import storage_of, storage_offset
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import Object
@@ -16,6 +15,7 @@ from framejit.objects.tensors.storageobject import StorageObject
 from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.idobject import IdObject
 from framejit.plain import copies as plain
 
 COPY = "copy.deepcopy()"
