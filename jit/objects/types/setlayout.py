@@ -8,6 +8,7 @@ from typing import Any
 from framejit.guards.source import MISSING, Pinned
 from framejit.objects.core.identities import FieldsKey
 from framejit.objects.core.object import Object
+from framejit.objects.types.constobject import is_plain
 
 ITSELF: Any = object()
 """Among the arguments of a step, stands for the set that the step changes."""
@@ -76,6 +77,8 @@ class SetLayout:
         return after.made.pop(), after
 
 
+CHANGES_BY_ONE: tuple[Any, ...] = (set.add, set.discard, set.remove)
+"""The methods of a set that take one element."""
 EMPTY = SetLayout(None, set)
 ARBITRARY = SetLayout(None, set)
 """Stands for any history with elements whose hashes the trace doesn't know."""
@@ -98,6 +101,19 @@ def merged(steps: Iterable[SetLayout]) -> list[tuple[Callable[..., Any], tuple[A
         else:
             calls.append((step.method, ([*step.args[0]],) if adds else step.args))
     return calls
+
+
+def told(layout: SetLayout) -> tuple[tuple[str, Any], ...] | None:
+    """The history as names of methods of an empty set, each with an argument that is a constant or a tuple of such; None if it can't be said so."""
+    found: list[tuple[str, Any]] = []
+    for method, args in merged(layout.history()):
+        if method is set and not args and not found:
+            continue
+        argument = tuple(args[0]) if method is set.update and type(args[0]) is list else args[0] if method in CHANGES_BY_ONE else MISSING
+        if argument is MISSING or not is_plain(argument):
+            return None
+        found.append((method.__name__, argument))
+    return tuple(found)
 
 
 def played(target: Any, steps: list[tuple[Any, ...]]) -> Any:

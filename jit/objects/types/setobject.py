@@ -10,6 +10,7 @@ from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import Length, SetEquals, ValueIs
 from framejit.guards.relations import Element, cannot_equal_others
+from framejit.guards.set_order import order_after
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import NUMBERS_OF_FIXED_HASH, VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
@@ -17,7 +18,7 @@ from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import IteratorObject
-from framejit.objects.types.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins
+from framejit.objects.types.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins, told
 from framejit.program import classes
 
 set_iterator: Any = type(iter(set()))
@@ -84,10 +85,13 @@ class SetObject(Operand):
         return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
 
     def rest_on_hashes(self, vm: VM, table: Mapping[Any, Object]) -> None:
-        """Note that the order of iteration is another one in other processes, unless it is guarded, or follows from the hashes of numbers."""
+        """Note that the order of iteration may be another one in other processes, unless it is guarded, or follows from the hashes of numbers."""
         is_guarded = self.source is not None and self.cls is not frozenset and self.layout is None
         if not is_guarded and not all(element.cls in NUMBERS_OF_FIXED_HASH for element in table.values()):
-            vm.guards.rest_on_process("the order of a set")
+            layout = self.layout if self.source is None else None
+            steps = None if layout is None or layout is ARBITRARY else told(layout)
+            if layout is None or steps is None or vm.guards.vouch(order_after, steps) != tuple(layout.real()):
+                vm.guards.rest_on_process("the order of a set")
 
     def reject_unseen(self, vm: VM) -> None:
         """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
