@@ -139,6 +139,8 @@ class Namer:
                 if id(found) not in seen and type(found) not in PLAIN:
                     seen.add(id(found))
                     steps[id(found)] = Step(value, kind, key, found)
+                    if type(found) is FunctionType:  # however many other objects are as near as its code
+                        steps.setdefault(id(found.__code__), Step(found, "code", None, found.__code__))
                     if depth < DEPTH:
                         waiting.append((found, depth + 1))
         return steps
