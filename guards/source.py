@@ -17,6 +17,7 @@ from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType
 from typing import Any, ClassVar
 
 from framejit.errors import UserFrame
+from framejit.guards.caches import BEFORE_NAMES, GONE, CachedFunction, held_result, strong_key
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
 from framejit.program import classes
@@ -638,6 +639,29 @@ class Referent(Source):
     def step(self, value: Any) -> Any:
         found = value() if type(value) is weakref.ref else None
         return MISSING if found is None else found
+
+
+class Cached(Source):
+    """What the cache of a function under functools.lru_cache holds, read without asking the cache. Payload: its key, as `caches.weak_parts` gives it."""
+
+    __slots__ = ()
+    accessor = "cached"
+
+    def step(self, value: Any) -> Any:
+        key = strong_key(self.payload)
+        return held_result(value, key, MISSING) if type(value) is CachedFunction and key is not GONE else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        parts = self.payload if type(self.payload) is tuple else (self.payload,)
+        return f"{of(self.base)}({', '.join(map(part_text, parts))})"
+
+
+def part_text(part: Any) -> str:
+    """A part of a cache's key as reports show it."""
+    if type(part) is weakref.ref:
+        return classes.qualname(type(part()))
+    return "*" if part is BEFORE_NAMES else constant(part)
 
 
 class IteratorItem(Source):
