@@ -630,14 +630,14 @@ class ItemCount(Source):
 
 
 class Referent(Source):
-    """The object that a weakref.ref refers to; MISSING once it is gone."""
+    """The object that a weakref.ref, or one of a subclass, refers to; MISSING once it is gone."""
 
     __slots__ = ()
     accessor = "referent"
     form = "{0}()"
 
     def step(self, value: Any) -> Any:
-        found = value() if type(value) is weakref.ref else None
+        found = weakref.ref.__call__(value) if issubclass(type(value), weakref.ref) else None
         return MISSING if found is None else found
 
 

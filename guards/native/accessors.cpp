@@ -449,7 +449,7 @@ const Registered<AccessorKind> c_attr({
 const Registered<AccessorKind> referent({
     .name = "referent",
     .step = [](GuardTree &, Node &, PyObject *base, const CallView &) -> PyObject * {
-        if (!PyWeakref_CheckRefExact(base)) return nullptr;
+        if (!PyWeakref_CheckRef(base)) return nullptr;
         PyObject *object = FJ_Weakref_Object(base);
         return object == Py_None ? nullptr : Py_NewRef(object);
     },
