@@ -387,6 +387,19 @@ class DictValueAt(Source):
         return values[self.payload] if self.payload < len(values) else MISSING
 
 
+class SetElement(Source):
+    """The n-th element of a set or frozenset (or of the set part of a subclass) in the order of iteration. Payload: n, from 0."""
+
+    __slots__ = ()
+    accessor = "set_element"
+    form = "list({0})[{1}]"
+
+    def step(self, value: Any) -> Any:
+        family = next((family for family in (set, frozenset) if issubclass(type(value), family)), None)
+        elements: list[Any] = [] if family is None else list(family.__iter__(value))
+        return elements[self.payload] if self.payload < len(elements) else MISSING
+
+
 class Index(Source):
     """`seq[i]` of a list or tuple (or the list or tuple part of a subclass), 0 <= i."""
 

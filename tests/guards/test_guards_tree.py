@@ -50,6 +50,7 @@ from framejit.guards.source import (
     Pinned,
     Referent,
     Root,
+    SetElement,
     Slot,
     SlotMember,
     Source,
@@ -64,7 +65,8 @@ STEPS: list[tuple[type[Source], Any]] = [
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
     (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (ItemCount, 0), (Referent, None), (IteratorItem, 0),
     (IteratorItem, 1),
-    (Cached, 1), (Cached, ("a", 1)), (Cached, (weakref.ref(WithSlots), BEFORE_NAMES, "b", 2.0)), (Cached, (WithSlots, BEFORE_NAMES, "b", 2.0, type, float)),
+    (SetElement, 0), (SetElement, 1), (Cached, 1), (Cached, ("a", 1)),
+    (Cached, (weakref.ref(WithSlots), BEFORE_NAMES, "b", 2.0)), (Cached, (WithSlots, BEFORE_NAMES, "b", 2.0, type, float)),
     *((IteratorField, name) for name in ("sequence", "intact", "enumerate.count", "zip.strict", "zip.ittuple")),
 ]  # fmt: skip
 

@@ -135,5 +135,5 @@ STRANGE = [
     *(Plain.__dict__[name] for name in ("static", "of_class", "prop")), property(), LyingList([1]), LyingDict(a=1), torch.Size([1, 2]),
     weakref.ref(Plain), weakref.ref(Plain()), weakref.proxy(Plain), iter([[1], 2]), iter(()),
     iter({1: 2, 3: 4}.items()), iter(range(3)), reversed((1, 2)), enumerate([1], 4), zip([1], "ab", strict=True), CACHING, UNLIMITED,
-    lru_cache(len), MISSING,
+    lru_cache(len), {3, "c"}, frozenset([Plain]), MISSING,
 ]  # fmt: skip

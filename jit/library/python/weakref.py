@@ -86,8 +86,8 @@ class WeakReferenceMade(Object):
         return self.target
 
     def hash_key(self, vm: VM) -> Any:
-        """References are equal if their objects are, as long as these live; such as hash by identity, here."""
-        return weakref.ReferenceType, vm.observe(self.target).identity_key(vm)
+        """References are equal if their objects are, as long as these live."""
+        return weakref.ReferenceType, vm.observe(self.target).hash_key(vm)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!=") or not (other is self or isinstance(other, WeakReferenceMade)):
