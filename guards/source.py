@@ -17,6 +17,7 @@ from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType
 from typing import Any, ClassVar
 
 from framejit.errors import UserFrame
+from framejit.guards.caches import BEFORE_NAMES, GONE, CachedFunction, held_result, strong_key
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
 from framejit.program import classes
@@ -386,6 +387,19 @@ class DictValueAt(Source):
         return values[self.payload] if self.payload < len(values) else MISSING
 
 
+class SetElement(Source):
+    """The n-th element of a set or frozenset (or of the set part of a subclass) in the order of iteration. Payload: n, from 0."""
+
+    __slots__ = ()
+    accessor = "set_element"
+    form = "list({0})[{1}]"
+
+    def step(self, value: Any) -> Any:
+        family = next((family for family in (set, frozenset) if issubclass(type(value), family)), None)
+        elements: list[Any] = [] if family is None else list(family.__iter__(value))
+        return elements[self.payload] if self.payload < len(elements) else MISSING
+
+
 class Index(Source):
     """`seq[i]` of a list or tuple (or the list or tuple part of a subclass), 0 <= i."""
 
@@ -629,15 +643,38 @@ class ItemCount(Source):
 
 
 class Referent(Source):
-    """The object that a weakref.ref refers to; MISSING once it is gone."""
+    """The object that a weakref.ref, or one of a subclass, refers to; MISSING once it is gone."""
 
     __slots__ = ()
     accessor = "referent"
     form = "{0}()"
 
     def step(self, value: Any) -> Any:
-        found = value() if type(value) is weakref.ref else None
+        found = weakref.ref.__call__(value) if issubclass(type(value), weakref.ref) else None
         return MISSING if found is None else found
+
+
+class Cached(Source):
+    """What the cache of a function under functools.lru_cache holds, read without asking the cache. Payload: its key, as `caches.weak_parts` gives it."""
+
+    __slots__ = ()
+    accessor = "cached"
+
+    def step(self, value: Any) -> Any:
+        key = strong_key(self.payload)
+        return held_result(value, key, MISSING) if type(value) is CachedFunction and key is not GONE else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        parts = self.payload if type(self.payload) is tuple else (self.payload,)
+        return f"{of(self.base)}({', '.join(map(part_text, parts))})"
+
+
+def part_text(part: Any) -> str:
+    """A part of a cache's key as reports show it."""
+    if type(part) is weakref.ref:
+        return classes.qualname(type(part()))
+    return "*" if part is BEFORE_NAMES else constant(part)
 
 
 class IteratorItem(Source):

@@ -239,6 +239,18 @@ const Registered<AccessorKind> dict_value_at({
     .found_in = Versioned::dict,
 });
 
+PyObject *nth_element(GuardTree &, Node &node, PyObject *base, const CallView &) {
+    if (!PyAnySet_Check(base)) return nullptr;
+    Py_ssize_t position = 0;
+    PyObject *element = nullptr;
+    for (Py_ssize_t n = 0; n <= node.number; n++) {
+        if (!FJ_Set_Next(base, &position, &element)) return nullptr;
+    }
+    return element;
+}
+
+const Registered<AccessorKind> set_element({.name = "set_element", .read = read_number, .step = nth_element});
+
 const Registered<AccessorKind> type_attr({
     .name = "type_attr",
     .read = read_name,
@@ -449,7 +461,7 @@ const Registered<AccessorKind> c_attr({
 const Registered<AccessorKind> referent({
     .name = "referent",
     .step = [](GuardTree &, Node &, PyObject *base, const CallView &) -> PyObject * {
-        if (!PyWeakref_CheckRefExact(base)) return nullptr;
+        if (!PyWeakref_CheckRef(base)) return nullptr;
         PyObject *object = FJ_Weakref_Object(base);
         return object == Py_None ? nullptr : Py_NewRef(object);
     },

@@ -279,6 +279,9 @@ int init_iterators();
 /* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size. */
 constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_own = 2;
 
+/* caches.cpp */
+int init_caches();
+
 /* iterator_fields.cpp */
 int init_iterator_fields(PyObject *module);
 

@@ -301,10 +301,10 @@ class StanceChange(Break):
 class CachedCall(BreakOf):
     """The program calls a function under `functools.lru_cache`, whose cache may give another answer than running the function would.
 
-    A cached function that reads globals, attributes or settings may have been called before they changed. One that changes something does so at its
-    first call only. One that returns a list, a tensor or another object returns the same object each time. So such a function is never traced. Caches
-    of installed packages, of torch and of the standard library are looked up while tracing, and by a guard; so are those of the program's functions that
-    compute a number or a text from constants, and read nothing but globals. The program's other functions are called natively.
+    What a cache has is found by a guard, so a function that has been called with the same arguments before splits no graph. If the cache has no result yet, it
+    is looked at what the function does. One that only computes is called while its caller is traced. One that prints, notes something, draws random numbers,
+    raises, or reads what the call has changed before is called natively, between two graphs. So is each function for sizes that vary from call to call, one
+    whose cache is full, and one whose arguments are tensors or have a `__hash__` of their own.
     """
 
     id = "FJ026"
@@ -312,6 +312,7 @@ class CachedCall(BreakOf):
     explanation = "The cache knows what the function returned at an earlier call, and which object that was."
     hints = (
         "Call it outside the compiled function, and pass in what it returns.",
+        "Call it once before the first compiled call: guards find what the cache has.",
         "If it always returns the same for the same arguments, decorate it with `torch.compiler.assume_constant_result` below the cache.",
     )
 

@@ -53,6 +53,9 @@ DRAWS: list[Callable[[fx.Node], fx.Node | None]] = []
 """Functions of subjects that return the node which has drawn a number, if one has: where the program needs the number's value, native code draws it."""
 
 
+COUNTS = frozenset({torch.bincount, "bincount"})
+
+
 class Unbacked:
     """The unbacked symbols of one trace. `enabled`: whether there may be any."""
 
@@ -64,6 +67,10 @@ class Unbacked:
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
         self._given_by: dict[fx.Node, Datum] = {}
+        self._counts: set[fx.Node] = set()
+        """Nodes of bincount whose results must be as long as `minlength` says, for the operator that is about to run."""
+        self._settled: set[fx.Node] = set()
+        """Those of which that has been checked for the operator that runs now."""
         self._slices: set[fx.Node] = set()
         """Nodes of slices whose size is known to be that of the bound, which may be symbolic."""
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
@@ -117,6 +124,10 @@ class Unbacked:
         self._given = [number.node.expr for number in numbers_in(args) if type(number) is SymInt]
         if not self.present:
             return
+        counts, self._counts = self._counts, set()
+        for node in counts:
+            self.settle(free_unbacked_symbols(node.meta["example_value"]))
+        self._settled = counts
         if self._state.is_inner():
             used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
             if not used <= self._state.body.numbers():
@@ -197,7 +208,9 @@ class Unbacked:
 
     def differs_now(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> bool:
         """Return whether an operator that has run may give something else now, because the trace now depends on the values of sizes that decide whether it
-        copies."""
+        copies, or of sizes that are as expected."""
+        if self.present and self._needs_expected():
+            return True
         if not self.present or not self._may_copy(name, result, fakes):
             return False
         self.forget_pending()
@@ -300,15 +313,36 @@ class Unbacked:
         return True
 
     def settle(self, symbols: Set[sympy.Basic]) -> bool:
-        """Make the trace depend on the values of those of these symbols whose data is known. Returns whether there are any."""
+        """Make the trace depend on the values of those of these symbols whose data is known, or is expected. Returns whether there are any."""
         found = False
         for symbol in sorted(symbols & self._expressions.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
             equal = None if number is None or self._state.is_inner() else self._known(number)
+            is_sure = equal is not None
+            if not is_sure and number is not None:
+                equal = self._expected(number)
             if equal is not None:
                 assert number is not None
-                found = self.checks(Computed(bool, "==", (number, equal)), is_sure=True) or found
+                found = self.checks(Computed(bool, "==", (number, equal)), is_sure) or found
         return found
+
+    def _needs_expected(self) -> bool:
+        """Return whether the operator that has run assumes something of a size that is expected to have one value. Then it must run again, after the check."""
+        assumed = {symbol for fact in self._asserted() if id(fact) not in self._facts for symbol in fact.expr.free_symbols}
+        self._counts = {node for node in self._made_by if node.target in COUNTS and not assumed.isdisjoint(node.meta.get("unbacked_bindings", ()))}
+        self._counts -= self._settled
+        return bool(self._counts)
+
+    def _expected(self, number: Datum) -> Object | None:
+        """The int that a size equals unless data is out of the range that the program expects: `minlength` of bincount; None for other numbers."""
+        node = number.node.args[0] if number.node.target == "size" else None
+        if not isinstance(node, fx.Node) or node.target not in COUNTS:
+            return None
+        given = dict(zip(("input", "weights", "minlength"), node.args)) | node.kwargs
+        least = given.get("minlength", 0)
+        if isinstance(least, fx.Node):
+            return Datum(int, least, *self._place())
+        return NumberObject(least) if type(least) is int and least > 0 else None
 
     def _known(self, number: Datum) -> Object | None:
         """The int that a number is known to be equal to: its value, one from outside that varies, or the bound of a slice; None if none is known."""
@@ -433,7 +467,7 @@ def is_in_range(tensor: torch.Tensor, dim: Any, index: Any) -> bool:
 
 def is_of_result(fact: Any, made: Set[Any]) -> bool:
     """Return whether a fact only bounds the numbers that an operator has made. It is true for all arguments."""
-    return bool(fact.free_symbols <= made) or (isinstance(fact, sympy.Le) and fact.lhs in made)
+    return bool(fact.free_symbols <= made) or (isinstance(fact, (sympy.Le, sympy.Ge)) and not made.isdisjoint(fact.args))
 
 
 def is_size(fact: sympy.Basic, given: Sequence[sympy.Expr]) -> bool:

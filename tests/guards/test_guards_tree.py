@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from framejit import _runtime
 from framejit.guards.build import BuiltGuards, build, check_all
+from framejit.guards.caches import BEFORE_NAMES
 from framejit.guards.explain import describe
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import CodeIs, DictKeys, Equals, Guard, IsMissing, KeyAbsent, Length, SetEquals, TensorMatch, TypeIs, ValueIs
@@ -26,6 +27,7 @@ from framejit.guards.relations import Distinct
 from framejit.guards.source import (
     MISSING,
     SOURCES,
+    Cached,
     CAttr,
     CellContents,
     ClosureCell,
@@ -48,6 +50,7 @@ from framejit.guards.source import (
     Pinned,
     Referent,
     Root,
+    SetElement,
     Slot,
     SlotMember,
     Source,
@@ -62,11 +65,13 @@ STEPS: list[tuple[type[Source], Any]] = [
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
     (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (ItemCount, 0), (Referent, None), (IteratorItem, 0),
     (IteratorItem, 1),
+    (SetElement, 0), (SetElement, 1), (Cached, 1), (Cached, ("a", 1)),
+    (Cached, (weakref.ref(WithSlots), BEFORE_NAMES, "b", 2.0)), (Cached, (WithSlots, BEFORE_NAMES, "b", 2.0, type, float)),
     *((IteratorField, name) for name in ("sequence", "intact", "enumerate.count", "zip.strict", "zip.ittuple")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind,payload", STEPS, ids=lambda p: getattr(p, "accessor", str(p))[:20])
+@pytest.mark.parametrize("kind,payload", STEPS, ids=lambda p: getattr(p, "accessor", str(p))[:9])
 def test_accessor_agrees_with_fetch(kind: type[Source], payload: Any) -> None:
     root = Root()
     source = slot(root).child(kind, payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import OrderedDict, deque
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -123,6 +123,10 @@ with_attributes.note = 1  # type: ignore[attr-defined]
 
 FULL = WithSlots.__dict__["full"]
 EMPTY = WithSlots.__dict__["empty"]
+CACHING = lru_cache(lambda *args, **kwargs: [args])
+UNLIMITED = lru_cache(None, typed=True)(lambda *args, **kwargs: [args])
+for cached in (CACHING, UNLIMITED):
+    cached(1), cached("a", [1][0]), cached(WithSlots, b=2.0), cached(True)
 STRANGE = [
     None, 3, "text", [1, 2], (1, [2]), {}, {"a": [1]}, {1: "one", "a": 2, Key(): 3}, {True: 1}, OrderedDict(a=1, b=2), {Key(): [1]},
     deque([[1], 2]), deque(), WithSlots(), Plain(), Plain, Plain().method, int, type, len, frame_function, closure([1]),
@@ -130,5 +134,6 @@ STRANGE = [
     torch.nn.Linear(2, 2), types, Exception(1),
     *(Plain.__dict__[name] for name in ("static", "of_class", "prop")), property(), LyingList([1]), LyingDict(a=1), torch.Size([1, 2]),
     weakref.ref(Plain), weakref.ref(Plain()), weakref.proxy(Plain), iter([[1], 2]), iter(()),
-    iter({1: 2, 3: 4}.items()), iter(range(3)), reversed((1, 2)), enumerate([1], 4), zip([1], "ab", strict=True), MISSING,
+    iter({1: 2, 3: 4}.items()), iter(range(3)), reversed((1, 2)), enumerate([1], 4), zip([1], "ab", strict=True), CACHING, UNLIMITED,
+    lru_cache(len), {3, "c"}, frozenset([Plain]), MISSING,
 ]  # fmt: skip

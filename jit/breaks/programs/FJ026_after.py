@@ -6,9 +6,12 @@ import torch
 
 import framejit
 
+lengths = []
+
 
 @functools.lru_cache
 def positions(length):
+    lengths.append(length)
     return torch.arange(length) / length
 
 

@@ -1,4 +1,4 @@
-"""A table of positions is computed once for each length, and kept by `lru_cache`."""
+"""A table of positions is computed once for each length, which is noted, and kept by `lru_cache`."""
 
 import functools
 
@@ -6,9 +6,12 @@ import torch
 
 import framejit
 
+lengths = []
+
 
 @functools.lru_cache
 def positions(length):
+    lengths.append(length)
     return torch.arange(length) / length
 
 

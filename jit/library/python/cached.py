@@ -1,21 +1,24 @@
-"""functools.lru_cache: a cache is asked while tracing, and by a guard, if it makes no difference when the function runs; else it is called natively."""
+"""functools.lru_cache: caches of libraries and of functions that compute numbers are asked while tracing, and by guards."""
 
 from __future__ import annotations
 
 import functools
 import gc
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from framejit import breaks
+from framejit.guards.caches import CachedFunction
 from framejit.guards.kinds import ValueIs, same_constant
 from framejit.guards.source import MISSING, Source
 from framejit.library.directives.declared import said_of
+from framejit.library.python.program_caches import CacheCall, cached_result
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import VM, Codegen, Namespace, Object
 from framejit.objects.core.registry import is_pure, pure, wraps
 from framejit.objects.numbers.numberobject import NumberObject, has_symbols
@@ -29,7 +32,6 @@ from framejit.said.functions import Treatment
 NUMBERS: tuple[type, ...] = (*SCALARS, type(None))
 NEED_ARGUMENTS_ALONE: set[tuple[str, str]] = set()
 """Functions of libraries, by module and qualified name, that read nothing but their arguments, and whose results nothing changes or tells from equal ones."""
-CachedFunction: type = type(functools.lru_cache(abstract.iterate))
 
 
 class CachedFunctionObject(Object):
@@ -49,6 +51,8 @@ class CachedFunctionObject(Object):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         function = self.function()
+        if type(function) is MethodType and is_of_program(function.__func__):
+            return self.result_of_program(vm, function, args, kwargs)
         if type(function) is not FunctionType:
             vm.unsupported(breaks.CachedCall(repr(self.value)))
         if said_of(function) is Treatment.CONSTANT:
@@ -56,9 +60,9 @@ class CachedFunctionObject(Object):
         needs_arguments_alone = (function.__module__, function.__qualname__) in NEED_ARGUMENTS_ALONE
         if needs_arguments_alone and any(map(functools.partial(varies, vm), (*args, *kwargs.values()))):
             return abstract.call(vm, vm.pin(function), args, kwargs)
-        of_program = code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
+        of_program = is_of_program(function)
         if of_program and not self.is_number_of_constants(vm, function, [*args, *kwargs.values()]):
-            vm.unsupported(breaks.CachedCall(function.__qualname__))
+            return self.result_of_program(vm, function, args, kwargs)
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}
         if needs_arguments_alone and not any(value is MISSING for value in (*given, *named.values())):
@@ -75,6 +79,16 @@ class CachedFunctionObject(Object):
         types = tuple(map(type, (*given, *named.values())))
         vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result, function.__qualname__))
         return vm.pin(result)
+
+    def result_of_program(self, vm: VM, function: FunctionType | MethodType, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """The result of a call of a function of the program that does more than computing a number."""
+        given = [*args, *kwargs.values()]
+        values = [] if any(varies(vm, arg) for arg in given) else [key(vm, arg) for arg in given]
+        if len(values) == len(given) and not any(value is MISSING for value in values):
+            found = cached_result(vm, self, function, args, kwargs, values)
+            if found is not None:
+                return found
+        vm.unsupported(breaks.CachedCall(function.__qualname__))
 
     def is_number_of_constants(self, vm: VM, function: FunctionType, args: list[Object]) -> bool:
         """Return whether a function of the program computes a number from constants, reading nothing but globals that the trace hasn't changed."""
@@ -115,9 +129,14 @@ def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObje
     return CachedFunctionObject(CachedFunction, source, value)
 
 
+def is_of_program(function: Any) -> bool:
+    """Return whether this is a Python function of the program."""
+    return type(function) is FunctionType and code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
+
+
 def may_read_changes(vm: VM, function: FunctionType) -> bool:
     """Return whether a function may read values that the trace has changed, which haven't been changed for real yet."""
-    if not vm.effects.has_changed_since(0):
+    if all(isinstance(effect, LaterCall) and isinstance(effect.function, CacheCall) for effect in vm.effects.all()):
         return False
     return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
 

@@ -1,9 +1,9 @@
-"""Weak references from outside, those that torch makes in compiled functions, and finalizers."""
+"""Weak references, from outside and made in the trace, and finalizers."""
 
 from __future__ import annotations
 
 import weakref
-from types import FunctionType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 from torch import nn
@@ -12,17 +12,23 @@ from torch.optim import Optimizer
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing, KeyAbsent, ValueIs
-from framejit.guards.source import Item, Referent, Source
+from framejit.guards.source import Item, Pinned, Referent, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.core.registry import app as traced_as
 from framejit.objects.core.registry import models, rules, unsupported, wrapper_for, wraps
+from framejit.objects.types.funcobject import FunctionObject
 from framejit.plain import weak_references as app
 from framejit.program import classes
 
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
 """Types of objects that programs don't release in the middle of a call."""
+KEY: MemberDescriptorType = vars(weakref.KeyedRef)["key"]
+REMOVALS = frozenset(made._remove.__code__ for made in (weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet()))  # type: ignore[attr-defined]
+"""The callbacks of weak dicts and sets."""
+REFERENCES: weakref.WeakKeyDictionary[Any, dict[int, WeakReferenceMade]] = weakref.WeakKeyDictionary()
+"""The references that a trace has made to each object, if they have no callback."""
 
 
 class WeakReferenceObject(Object):
@@ -32,8 +38,10 @@ class WeakReferenceObject(Object):
     is_true = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        if args or kwargs:
+            raise NotConstant(self)
         assert self.source is not None
-        source, target = self.source.child(Referent), self.value()
+        source, target = self.source.child(Referent), weakref.ReferenceType.__call__(self.value)
         if target is None:
             vm.guard(IsMissing, source)
             return vm.const(None)
@@ -42,39 +50,143 @@ class WeakReferenceObject(Object):
             vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
         return vm.wrap(target, source)
 
+    def check_identity(self, vm: VM, other: Object) -> None:
+        other.check_identity(vm, self)
+
 
 @wraps(weakref.ReferenceType, shared=True)
 def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
     """Wrap a weak reference. One of a subclass may do anything when it is called: it is an instance of a user's class."""
-    if type(value) is not weakref.ReferenceType:
+    if type(value) not in (weakref.ReferenceType, weakref.KeyedRef):
         return wrapper_for(object).wrap(vm, value, source)
-    return WeakReferenceObject(weakref.ReferenceType, source, value)
+    return WeakReferenceObject(type(value), source, value)
 
 
 class WeakReferenceMade(Object):
-    """A weakref.ref that the trace has made in library code, to an object that isn't needed once its owner has released it, such as a dict of hooks."""
+    """A weak reference that the trace has made. `target`: what it refers to; `callback`: None, or what is called when that has gone; `key`: that of a KeyedRef.
 
-    __slots__ = ("target",)
+    `is_kept`: library code has made it, to an object that isn't needed once its owner has released it, such as a dict of hooks.
+    """
+
+    __slots__ = ("target", "callback", "key", "is_kept")
     is_true = True
 
-    def __init__(self, target: Object) -> None:
-        super().__init__(weakref.ReferenceType)
+    def __init__(self, target: Object, cls: type = weakref.ReferenceType, callback: Object | None = None, is_kept: bool = False) -> None:
+        super().__init__(cls)
         self.target = target
+        self.callback = callback
+        self.key: Object | None = None
+        self.is_kept = is_kept
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        if args or kwargs:
+            raise NotConstant(self)
+        if not self.is_kept and not is_held(vm, self.target):
+            vm.unsupported(breaks.UnsupportedCall("a weak reference to an object that may be gone"))
         return self.target
+
+    def hash_key(self, vm: VM) -> Any:
+        """References are equal if their objects are, as long as these live."""
+        return weakref.ReferenceType, vm.observe(self.target).hash_key(vm)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("==", "!=") or not (other is self or isinstance(other, WeakReferenceMade)):
+            raise NotConstant(self)
+        same = self.hash_key(vm) == other.hash_key(vm)
+        return vm.const(same == (symbol == "=="))
+
+    def check_identity(self, vm: VM, other: Object) -> None:
+        if isinstance(other, (WeakReferenceMade, WeakReferenceObject)):
+            vm.unsupported(breaks.UnsupportedOperation("`is` between weak references"))
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        if member is not KEY or self.key is None:
+            raise NotConstant(self)
+        return self.key
+
+    def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
+        if member is not KEY or value is None:
+            raise NotConstant(self)
+        vm.trail.set(self, "key", value)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.target)
-        cg.call_const(weakref.ref, 1)
+        cg.load_const(None) if self.callback is None else cg.load(self.callback)
+        if self.cls is weakref.KeyedRef:
+            assert self.key is not None
+            cg.load(self.key)
+        cg.call_const(self.cls, 2 + (self.cls is weakref.KeyedRef))
 
     def referents(self) -> list[Object]:
-        return [self.target]
+        return [part for part in (self.target, self.callback, self.key) if part is not None]
 
 
 @models(app.weak_reference)
 def weak_reference(vm: VM, value: Object) -> Object:
-    return WeakReferenceMade(vm.observe(value))
+    return WeakReferenceMade(vm.observe(value), is_kept=True)
+
+
+@models(weakref.ReferenceType.__new__)
+def reference_new(vm: VM, cls: Object, target: Object, callback: Object | None = None, /, *rest: Object) -> Object:
+    """Objects/weakrefobject.c: weakref___new__. For an object that may end in the call, a callback would be called too late."""
+    real, obj = vm.observe(cls).constant(vm), vm.observe(target)
+    called = None if callback is None else vm.observe(callback)
+    if called is not None and called.cls is type(None):
+        called = None
+    if real not in (weakref.ReferenceType, weakref.KeyedRef) or obj.is_knowable() or not classes.weakrefoffset(obj.cls):
+        vm.unsupported(breaks.UnsupportedCall("ReferenceType.__new__"))
+    if called is not None and not may_wait(called, settle(obj)):
+        vm.unsupported(breaks.UnsupportedCall("a weak reference with a callback, to an object that may end in this call"))
+    known = REFERENCES.setdefault(vm, {})
+    found = known.get(id(obj)) if called is None and real is weakref.ReferenceType else None
+    if found is None:
+        found = WeakReferenceMade(obj, real, called)
+        if called is None and real is weakref.ReferenceType:
+            known[id(obj)] = found  # an object has one reference without a callback
+    return found
+
+
+def may_wait(callback: Object, target: Object) -> bool:
+    """Return whether a callback may be called after the call although its object has ended before: it is about a module, a parameter or an optimizer from
+    outside, or only takes the reference out of a weak dict or set."""
+    is_removal = isinstance(callback, FunctionObject) and callback.code in REMOVALS
+    return target.source is not None and (is_removal or issubclass(target.cls, OUTLIVE_STEPS))
+
+
+@models(weakref.ReferenceType.__init__)
+def reference_init(vm: VM, self: Object, target: Object, callback: Object | None = None, /) -> Object:
+    """Objects/weakrefobject.c: weakref___init__, which does nothing."""
+    return vm.const(None)
+
+
+def is_held(vm: VM, target: Object) -> bool:
+    """Return whether something but the trace keeps an object alive: a variable of a frame, or an object that can be reached from one.
+
+    A value from outside is also kept by what it was found in, unless the call has changed that.
+    """
+    frames, level = [], 0
+    while (found := vm.caller(level)) is not None:
+        frames.append(found[0])
+        level += 1
+    waiting = [obj for frame in frames for obj in frame.locals if obj is not None]
+    target, made, sources = settle(target), set[int](), set[Source]()
+    while waiting:
+        obj = settle(waiting.pop())
+        if obj is target:
+            return True
+        if obj.source is not None:
+            sources.add(obj.source)
+        elif id(obj) not in made and not isinstance(obj, WeakReferenceMade):
+            made.add(id(obj))
+            waiting += obj.referents()
+            waiting += [] if obj.attrs is None else [obj.attrs]
+    changed = {effect.source for effect in vm.effects.all() if isinstance(effect, Object)}
+    source = target.source
+    while source is not None and source not in changed:
+        if source in sources or isinstance(source, Pinned):
+            return True
+        source = source.base
+    return False
 
 
 # Looking up in a WeakKeyDictionary from outside, whose code would make a weak reference to the key.

@@ -12,7 +12,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct, Same
-from framejit.guards.source import MISSING, DictKey
+from framejit.guards.source import MISSING, DictKey, SetElement
 from framejit.objects.core.object import VM, Object, may_be_address, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes
@@ -51,7 +51,7 @@ def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fi
     fixes its identity, so that it needn't be guarded against others whose identity is fixed."""
     if id(obj) not in known:
         others = [other for other, fixed in known.values() if other.cls is obj.cls and not (fixed and is_fixed)]
-        guard_distinct(vm, obj, *(other for other in others if not are_keys_of_one_dict(obj, other)))
+        guard_distinct(vm, obj, *(other for other in others if not are_of_one_container(obj, other)))
         known[id(obj)] = obj, is_fixed
         vm.trail.learned(obj, known.pop, id(obj))
     return obj
@@ -122,9 +122,9 @@ def field_key(vm: VM, obj: Object, name: str) -> Any:
     return key
 
 
-def are_keys_of_one_dict(a: Object, b: Object) -> bool:
-    """Return whether two values are known to differ because they are keys of one dict."""
-    return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
+def are_of_one_container(a: Object, b: Object) -> bool:
+    """Return whether two values are known to differ because they are keys of one dict, or elements of one set."""
+    return any(isinstance(a.source, kind) and isinstance(b.source, kind) and a.source.base is b.source.base for kind in (DictKey, SetElement))
 
 
 def guard_same(vm: VM, a: Object, b: Object) -> None:

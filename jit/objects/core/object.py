@@ -125,6 +125,9 @@ class Object:
         """The value as an argument of a pure C function: a constant, or a fresh list, dict or set of constants. Raises NotConstant if it is none."""
         return self.constant(vm)
 
+    def check_identity(self, vm: VM, other: Object) -> None:
+        """Break if the value may be the same object as another value of its type for which there is another Object."""
+
     def share_dict(self, vm: VM, namespace: Object) -> bool:
         """Set the instance `__dict__` to a dict that other objects may hold too. False if that can't be traced."""
         return False

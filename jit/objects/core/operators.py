@@ -283,6 +283,7 @@ def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
     if a.cls is tuple:  # there is one empty tuple
         made, other = (a, b) if a.value is MISSING else (b, a)
         return not made.truth(vm) and not other.truth(vm)
+    a.check_identity(vm, b)
     return False
 
 

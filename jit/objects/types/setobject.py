@@ -11,9 +11,19 @@ from framejit._runtime import type_name
 from framejit.guards.kinds import Length, SetEquals, ValueIs
 from framejit.guards.relations import Element, cannot_equal_others
 from framejit.guards.set_order import order_after
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, SetElement, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import NUMBERS_OF_FIXED_HASH, VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart, unhashable
+from framejit.objects.core.object import (
+    NUMBERS_OF_FIXED_HASH,
+    VM,
+    Codegen,
+    Namespace,
+    NotConstant,
+    Object,
+    settle,
+    tell_keys_apart,
+    unhashable,
+)
 from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
@@ -56,9 +66,9 @@ class SetObject(Operand):
         table = self.table
         if table is None:
             elements = list(self.family.__iter__(self.value))
-            if not all(map(is_fixed, elements)):
-                vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(self.cls)} of objects made outside the compiled function"))
             assert self.source is not None
+            if not all(map(is_fixed, elements)):
+                return self.open_objects(vm, self.source, elements)
             of_constants = all(map(is_plain, elements))
             if self.cls is frozenset and not of_constants:
                 # It is immutable, and so are its elements: its identity determines all of it.
@@ -71,6 +81,15 @@ class SetObject(Operand):
             vm.trail.fill(self, "table", table)
         return table
 
+    def open_objects(self, vm: VM, source: Source, elements: list[Any]) -> dict[Any, Object]:
+        """Open a set of objects from outside, which each call finds by their places in the order of iteration."""
+        vm.guard(Length, source, len(elements))
+        known = [vm.observe(vm.wrap(element, source.child(SetElement, index))) for index, element in enumerate(elements)]
+        table = {element.hash_key(vm): element for element in known}
+        vm.trail.fill(self, "before", dict(table))
+        vm.trail.fill(self, "table", table)
+        return table
+
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
         """(hash key, element) in the order of iteration. Breaks if that depends on a table that the trace can't see."""
         table = self.open(vm)
@@ -79,6 +98,9 @@ class SetObject(Operand):
         if self.layout is None or len(table) < 2:
             return list(table.items())
         if self.layout is ARBITRARY:
+            self.reject_unseen(vm)
+            if any(type(settle(element).source) is SetElement for element in table.values()):
+                vm.unsupported(breaks.UnsupportedOperation("the order of a set of objects that were in a set made outside the compiled function"))
             return [(key, table[key]) for key in set(table)] if all(map(is_plain, table)) else list(table.items())
         self.reject_unseen(vm)
         keys = {stand_in(key): key for key in table}
@@ -101,7 +123,7 @@ class SetObject(Operand):
     def operand(self, vm: VM) -> Any:
         """The set as it is now, as an argument of a step in the history of another one; MISSING if its layout is arbitrary."""
         table = self.open(vm)
-        if self.layout is ARBITRARY:
+        if self.layout is ARBITRARY or any(stand_in(key) is MISSING for key in table):
             return MISSING
         if self.layout is None or self.family is frozenset:
             return self

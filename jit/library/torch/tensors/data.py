@@ -1,4 +1,4 @@
-"""`tensor.data = value`: the tensor becomes another one of the same shape, with the memory of `value`.
+"""`tensor.data = value`: the tensor becomes another one, with the memory of `value`; one that requires a gradient keeps its shape.
 
 From then on, the graph uses a detached `value` for the tensor; a tensor from outside gets that memory after the graph.
 """
@@ -35,8 +35,8 @@ def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
     mine, other = self.look(vm), value.look(vm)
     if mine.is_inference() or other.is_inference() or mine.layout is not torch.strided or other.layout is not torch.strided:
         break_graph(vm, " that was made in an inference mode, or is sparse")
-    if (mine.dtype, mine.device, mine.shape) != (other.dtype, other.device, other.shape):
-        break_graph(vm, " to one of another shape, dtype or device")
+    if (mine.dtype, mine.device) != (other.dtype, other.device) or (mine.requires_grad and mine.shape != other.shape):
+        break_graph(vm, " to one of another dtype or device, or of another shape if it requires a gradient")
     if not read_is_leaf(vm, self).constant(vm):
         break_graph(vm, " that autograd has computed")
     if any(storage.is_of(vm, self) for storage in graph.storages):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 
 from framejit import breaks
@@ -15,6 +16,7 @@ from framejit.library.numpy.functions import tensor_of_numpy
 from framejit.library.torch.overrides.override_functions import of_class
 from framejit.library.torch.tensors.number_lists import tensor_of_ints
 from framejit.library.torch.tensors.parameters import make_parameter
+from framejit.objects.arrays.ndarrayobject import ArrayObject
 from framejit.objects.core import abstract
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
@@ -263,6 +265,11 @@ def constructing(dtype: Callable[[], torch.dtype], name: str) -> Callable[..., O
         if len(given) == 1 and given[0].cls in (list, tuple):
             if are_numbers(vm, given[0], dtype()):
                 return make_tensor(vm, *given, **where)
+        elif len(given) == 1 and given[0].cls is torch.Size:
+            return enter(vm, torch.empty, given, where)
+        elif len(given) == 1 and isinstance(given[0], ArrayObject) and given[0].cls is numpy.ndarray:
+            shared = abstract.call(vm, vm.const(torch.from_numpy), given)  # the memory is the array's if the dtype is
+            return abstract.call(vm, vm.const(torch.Tensor.to), [shared, where["dtype"]])
         elif all(arg.cls is int for arg in given):
             return enter(vm, torch.empty, [*given] or [vm.const(0)], where)
         vm.unsupported(breaks.UnsupportedCall(f"{name}() of other things than numbers or sizes"))

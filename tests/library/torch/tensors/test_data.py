@@ -176,3 +176,49 @@ def test_memory_that_was_replaced_is_freed():
     compiled(model, x)
     gc.collect()
     assert old() is None
+
+
+def longer(x):
+    x.data = torch.cat([x.data, x.data])
+    x.add_(1)
+    return x * x.shape[0], x.stride(), x[-1]
+
+
+def shorter(x):
+    before = x.shape[0]
+    x.data = x.data[1:].reshape(-1, 1)
+    return x + before, x.numel(), x.dim()
+
+
+def followed_by_a_break(x):
+    x.data = torch.zeros(2, 3).t()
+    framejit.graph_break()
+    return x.add_(1), x.stride()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [longer, shorter, followed_by_a_break])
+def test_memory_of_another_shape(function, backend):
+    compiled = framejit.compile(function, backend=backend, isolate_recompiles=True, fullgraph=function is not followed_by_a_break)
+    before = framejit.statistics()["graphs"]
+    for size in (3, 4, 5, 6):
+        mine, theirs = torch.arange(float(size)), torch.arange(float(size))
+        Comparison().same((function(mine), mine), (compiled(theirs), theirs))
+    assert function is followed_by_a_break or framejit.statistics()["graphs"] - before == 2
+
+
+def test_a_buffer_that_grows():
+    class Growing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.ones(2))
+
+        def forward(self, x):
+            self.seen.data = torch.cat([self.seen, x])
+            return self.seen.sum() + len(self.seen)
+
+    model, other = Growing(), Growing()
+    compiled = framejit.compile(other, backend="eager", fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), model(torch.ones(2)))
+        assert torch.equal(other.seen, model.seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -142,13 +143,24 @@ def test_a_module_made_inside() -> None:
 CONSTRUCTORS: dict[str, Callable[[], Any]] = {
     "a list": lambda: torch.Tensor([1, 2.5, True]), "sizes": lambda: torch.Tensor(2, 3).fill_(1), "nothing": lambda: torch.Tensor(),
     "nested": lambda: torch.FloatTensor([[1, 2], [3, 4]]), "integers": lambda: torch.LongTensor([1, 2]), "bools": lambda: torch.BoolTensor([True, False]),
-    "an empty list": lambda: torch.Tensor([]),
+    "an empty list": lambda: torch.Tensor([]), "a size": lambda: torch.FloatTensor(torch.ones(2, 3).size()).zero_(),
+    "an array": lambda: torch.Tensor(np.arange(3)), "an array of its type": lambda: torch.DoubleTensor(np.ones((2, 2))),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONSTRUCTORS)
 def test_constructors_of_classes(name: str) -> None:
     same(CONSTRUCTORS[name])
+
+
+def test_a_constructor_shares_the_memory_of_an_array_of_its_type() -> None:
+    def program(a, b):
+        first, second = torch.Tensor(a), torch.Tensor(b)
+        first.add_(1)
+        second.add_(1)
+        return first, second, a, b
+
+    same(program, np.zeros(3, dtype=np.float32), np.zeros(3))
 
 
 class Extended(torch.Tensor):

@@ -1,0 +1,178 @@
+"""Weak references, weak dicts and weak sets that compiled functions make, and weak dicts of values from outside."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from agreement import agree_over_calls
+
+import framejit
+
+x = torch.arange(6.0).reshape(2, 3)
+
+
+class Node:
+    def __init__(self, parent=None):
+        self.parent = None if parent is None else weakref.ref(parent)
+        self.children = [] if parent is not None else [Node(self), Node(self)]
+        self.scale = 2.0
+
+
+NODE, OTHER = Node(), Node()
+
+
+def to_an_object_made_here(t, node):
+    made = Node()
+    return t * made.children[1].parent().scale, made.children[0].parent() is made
+
+
+def to_what_comes_from_outside(t, node):
+    return weakref.ref(t)() + 1, weakref.ref(node)() is node, weakref.ref(node.children[0])().scale
+
+
+def to_one_object_twice(t, node):
+    first, second = weakref.ref(node), weakref.ref(node)
+    table = {first: t}
+    return table[second] + 1, first is second, first == second, first == weakref.ref(node.children[0]), type(first) is weakref.ref
+
+
+def in_a_dict_of_keys(t, node):
+    table = weakref.WeakKeyDictionary()
+    table[node] = t
+    table[node.children[0]] = t + 1
+    table[node] = table[node] * 2
+    return table[node], table.get(node.children[1]), len(table), node.children[1] in table, [key is node for key in table.keys()]
+
+
+def in_a_dict_of_values(t, node):
+    table = weakref.WeakValueDictionary({"a": node})
+    table["b"] = node.children[0]
+    return t * table["a"].scale, table.get("c"), len(table), "b" in table, [(key, value.scale) for key, value in table.items()]
+
+
+def in_a_set(t, node):
+    seen = weakref.WeakSet()
+    seen.add(node)
+    seen.add(node)
+    return t + len(seen), node in seen, node.children[0] in seen
+
+
+def of_a_module_with_a_callback(t, node):
+    return t + 1, weakref.ref(LAYER, lambda gone: LOG.append(gone))() is LAYER
+
+
+LOG: list[object] = []
+LAYER = torch.nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize("function", [
+    to_an_object_made_here, to_what_comes_from_outside, to_one_object_twice, in_a_dict_of_keys, in_a_dict_of_values, in_a_set, of_a_module_with_a_callback,
+])  # fmt: skip
+def test_references_in_one_graph(function):
+    agree_over_calls(lambda compile: [f(x, node) for f in [compile(function)] for node in (NODE, OTHER, NODE)])
+    assert framejit.statistics()["graphs"] == 1
+
+
+def deleted(t, keep):
+    made = Node()
+    reference = weakref.ref(made)
+    del made
+    gc.collect()
+    return t + 1, reference() is None
+
+
+def rebound(t, keep):
+    made = Node()
+    reference = weakref.ref(made)
+    made = t + 1
+    return made, reference() is None
+
+
+def returned_from(t, keep):
+    def inner():
+        made = [1, Node()]
+        return weakref.ref(made[1])
+
+    return t + 1, inner()() is None
+
+
+def taken_out(t, keep):
+    keep.append(Node(t))
+    reference = weakref.ref(keep[-1])
+    keep.pop()
+    return t + 1, reference() is None
+
+
+def callback(t, keep):
+    made = Node(t)
+    reference = weakref.ref(made, lambda gone: keep.append("gone"))
+    del made
+    keep.append("later")
+    return t + 1, reference() is None
+
+
+def of_a_key(t, keep):
+    table, made = weakref.WeakKeyDictionary(), Node(t)
+    table[made] = 1
+    del made
+    return t + 1, len(table)
+
+
+@pytest.mark.parametrize("function", [deleted, rebound, returned_from, taken_out, callback, of_a_key])
+def test_an_object_that_has_ended_is_left_to_python(function):
+    agree_over_calls(lambda compile: [(f(x, keep), list(map(type, keep))) for f in [compile(function)] for keep in ([], [3])], stops=True)
+
+
+def test_an_argument_that_only_the_call_has():
+    def program(t, node):
+        reference = weakref.ref(node)
+        del node
+        return t + 1, reference() is None
+
+    agree_over_calls(lambda compile: [f(x, Node(x)) for f in [compile(program)] for _ in range(2)], stops=True)
+
+
+def test_references_that_leave_the_call():
+    def program(t, node, table):
+        reference = weakref.ref(node)
+        table["node"] = reference
+        by_key, by_value = weakref.WeakKeyDictionary(), weakref.WeakValueDictionary()
+        by_key[node], by_value["node"] = t + 1, node
+        return reference, by_key, by_value
+
+    f = framejit.compile(program, backend="eager", fullgraph=True)
+    node, table = Node(x), {}
+    reference, by_key, by_value = f(x, node, table)
+    assert reference() is node and table["node"] is reference is weakref.ref(node) and by_value["node"] is node
+    assert torch.equal(by_key[node], x + 1)
+    del node
+    gc.collect()
+    assert reference() is None and len(by_key) == len(by_value) == 0
+
+
+def test_a_reference_from_outside_and_one_made_here():
+    outside = weakref.ref(NODE)
+    agree_over_calls(lambda compile: [compile(lambda t, node: (t + 1, weakref.ref(node) is outside))(x, NODE)], stops=True)
+
+
+def test_values_of_a_weak_dict_from_outside():
+    nodes = {"a": Node(x), "b": Node(x)}
+    table = weakref.WeakValueDictionary(nodes)
+
+    def program(t, name):
+        return t * table[name].scale, name in table, table.get("c") is None
+
+    f = framejit.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(f(x, "a")[0], x * 2)
+    nodes["a"].scale = 5.0
+    assert torch.equal(f(x, "a")[0], x * 5)
+    kept = nodes.pop("a")
+    table["a"] = nodes["b"]
+    assert torch.equal(f(x, "a")[0], x * 2) and kept.scale == 5.0
+    nodes.clear()
+    gc.collect()
+    with pytest.raises(KeyError):
+        f(x, "a")
