@@ -59,6 +59,9 @@ def _only_strings(cls: type) -> bool:
 _WITH_NAMES_ONLY: WeakSet[type] = WeakSet()
 """Classes that have been looked through."""
 
+STAND_INS: dict[int, Any] = {}
+"""The Objects of classes that running traces have made, by the id of the real class that stands for each of them meanwhile (objects/types/madeclass.py)."""
+
 
 def can_change(cls: type) -> bool:
     """Return whether a program can assign to attributes of the class."""

@@ -3,9 +3,9 @@
     python methods.py test_int compiled results.jsonl
 
 Each method leaves two lines of JSON in the results file: one when it starts, so that the parent process knows at which one this process
-died, and one with its outcome and, if compiled, the reasons for which it was split or ran uncompiled. Methods that have a line there already are left out, so that a run can go on behind a crash. A method that
-takes more seconds of the processor than the limit, or ten times as many by the clock, ends the process. Both are C code's doing, which
-nothing that a test does can hold up.
+died, and one with its outcome and, if compiled, the reasons for which it was split or ran uncompiled. Methods that have a line there already are
+left out, so that a run can go on behind a crash. A method that takes more seconds of the processor than the limit, or ten times as many by the
+clock, ends the process. Both are C code's doing, which nothing that a test does can hold up.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def callable_(vm: VM, obj: Object) -> Object:
 @models(type)
 def type_(vm: VM, *args: Object, **kwargs: Object) -> Object:
     if len(args) != 1 or kwargs:
-        vm.unsupported(breaks.UnsupportedCall("type(name, bases, namespace), which makes a class"))
+        return vm.const(type).instantiate(vm, list(args), kwargs)  # type: ignore[attr-defined]
     return vm.const(vm.observe(args[0]).cls)
 
 
