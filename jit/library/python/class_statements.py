@@ -31,7 +31,7 @@ def build_class(vm: VM, function: Object, name: Object, *bases: Object, **kwargs
         meta = vm.const(winning_metaclass(vm, meta.value, reals))
     namespace = prepared(vm, meta, name, resolved, kwargs)
     cell = vm.observe(vm.run_function(body, {}, None, namespace))
-    if len(resolved) != len(bases) or any(one is not other for one, other in zip(resolved, bases)):
+    if not all(isinstance(vm.observe(base), TypeObject) for base in bases):
         namespace.store(vm, "__orig_bases__", TupleObject(list(bases)))
     made = vm.observe(abstract.call(vm, meta, [name, TupleObject(resolved), namespace], kwargs))
     if isinstance(made, TypeObject) and cell.cls is not type(None) and vm.observe(cell.load(vm) or NONE) is not made:  # type: ignore[attr-defined]

@@ -99,7 +99,8 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
     slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
-    named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's record of them
+    record = vm.raw_type_lookup(self.cls, "__slotnames__")  # copyreg's record of them
+    named_slots = record not in (MISSING, []) or (record is not MISSING and id(self.cls) in classes.STAND_INS)
     if not plain or has_hidden_state(self.cls) or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MappingProxyType
 from typing import Any
 
 from framejit import breaks
@@ -21,6 +21,8 @@ from framejit.guards.source import MISSING
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special
 from framejit.objects.types.builtinobject import DescriptorObject
 from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.dictobject import DictObject, dict_of
+from framejit.objects.types.dictviews import MappingProxyObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.typeobject import TypeObject
 from framejit.objects.types.userobject import UserObject
@@ -40,10 +42,11 @@ class MadeClass(TypeObject):
     """A class made by the trace. `value` is its stand-in.
 
     `initial`: the namespace from which it is made. `changes`: what has been set since, None for what has been deleted. `finishers`: functions in C that the
-    metaclass calls on the new class. `like`: everything that its stand-in holds, whose ids must not come again. `trail`: of the trace that has made it.
+    metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `like`: everything that its stand-in holds, whose ids must not
+    come again. `trail`: of the trace that has made it.
     """
 
-    __slots__ = ("bases", "initial", "changes", "finishers", "like", "trail")
+    __slots__ = ("bases", "initial", "changes", "finishers", "namespace", "like", "trail")
 
     def __init__(self, stand_in: type, bases: list[Object], initial: dict[str, Object], trail: Trail) -> None:
         super().__init__(type(stand_in), None, stand_in)
@@ -52,6 +55,7 @@ class MadeClass(TypeObject):
         self.initial = initial
         self.changes: dict[str, Object | None] = {}
         self.finishers: tuple[Callable[[type], object], ...] = ()
+        self.namespace: DictObject | None = None
         self.like: list[Any] = []
 
     def own(self, vm: VM, name: str) -> Object | None:
@@ -65,6 +69,8 @@ class MadeClass(TypeObject):
 
     def field(self, vm: VM, name: str) -> Object:
         """An attribute that C code of `type` computes (typefields.py)."""
+        if name == "__dict__":
+            return ClassDict(self, vm)
         if name in COMPUTED:
             return vm.from_real(type.__dict__[name].__get__(self.value))
         found = self.own(vm, name)
@@ -97,6 +103,10 @@ class MadeClass(TypeObject):
         vm.trail.changed(self, self._restore, dict(self.changes), name, classes.class_dict(self.value).get(name, MISSING))
         self.changes[name] = None if value is None else vm.observe(value)
         self._set_like(name, raw)
+        if self.namespace is not None and value is not None:
+            self.namespace.store(vm, name, value)
+        elif self.namespace is not None:
+            self.namespace.delete(vm, name)
 
     def _set_like(self, name: str, raw: Any) -> None:
         if raw is MISSING:
@@ -108,6 +118,14 @@ class MadeClass(TypeObject):
     def _restore(self, changes: dict[str, Object | None], name: str, raw: Any) -> None:
         self.changes = changes
         self._set_like(name, raw)
+
+    def contents(self, vm: VM) -> DictObject:
+        """The attributes of the class itself, in their order, as a dict that changes with them."""
+        if self.namespace is None:
+            pairs = [(vm.const(name), self.own(vm, name)) for name in classes.class_dict(self.value)]
+            vm.trail.fill(self, "namespace", dict_of(vm, [(name, value) for name, value in pairs if value is not None]))
+            assert self.namespace is not None
+        return self.namespace
 
     def names_owner(self, name: str) -> bool:
         """Return whether a value of the namespace is told its name, which the trace has done already: the real class gets it when it exists."""
@@ -148,6 +166,28 @@ class MadeClass(TypeObject):
         return [*self.bases, *self.initial.values(), *(value for value in self.changes.values() if value is not None)]
 
 
+class ClassDict(MappingProxyObject):
+    """The `__dict__` of a class made by the trace."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: MadeClass, vm: VM) -> None:
+        super().__init__(MappingProxyType, owner.contents(vm))
+        self.owner = owner
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.owner)
+        cg.call_const(namespace_of_class, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.owner]
+
+
+def namespace_of_class(cls: type) -> Any:
+    """The `__dict__` of a class (runs in generated code)."""
+    return classes.class_dict(cls)
+
+
 class MadeDescriptor(DescriptorObject):
     """A staticmethod, classmethod or property that the trace has made. `value` is a real one that stands for it."""
 
@@ -170,6 +210,11 @@ class MadeDescriptor(DescriptorObject):
             else:
                 cg.load(part)
         cg.call_const(self.cls, len(self.parts))
+
+    def awaits(self) -> Object | None:
+        """Making it copies the name and the docstring of its function, which may have been set."""
+        function = next(iter(self.parts.values()))
+        return function if isinstance(function, FunctionObject) and function.source is None and function.renamed else None
 
     def referents(self) -> list[Object]:
         return [part for part in self.parts.values() if part is not None]
