@@ -482,8 +482,7 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 for _name in ("print", "input", "open"):
     unsupported(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 unsupported(breaks.Debugger("breakpoint()"), breakpoint)
-for _name in ("dir", "eval", "exec"):
-    unsupported(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
+unsupported(breaks.FrameIntrospection("dir()"), dir)
 
 
 # Methods that every object inherits.

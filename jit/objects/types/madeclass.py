@@ -96,7 +96,9 @@ class MadeClass(TypeObject):
             is_plain = is_plain and not special and self.own(vm, name) is not None
         elif self.changes.get(name, value) is None:
             is_plain = False  # it would come at another place in the order of attributes
-        if not is_plain or vm.raw_type_lookup(self.cls, name) is not MISSING:
+        found = vm.raw_type_lookup(self.cls, name)
+        is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
+        if not is_plain or (is_field and (name != "__doc__" or found is not type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
         raw = MISSING if value is None else stand_in_for(vm, value)
