@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, NamedTuple, NoReturn
 
 from framejit.breaks import Break, CannotReconstruct
@@ -15,19 +14,6 @@ from framejit.program import classes
 
 BIG_DISPLAY = 30
 """Displays with more items than this are built item by item, as CPython's compiler does, to keep the stack shallow."""
-
-
-OF_A_CLASS = (MemberDescriptorType, GetSetDescriptorType)
-"""The types of the descriptors that making a class adds to it, such as those of its slots."""
-
-
-def names_made(value: Any) -> bool:
-    """Return whether a constant is, or contains, what stands for a class that the trace makes."""
-    if id(value) in classes.STAND_INS or (type(value) in OF_A_CLASS and id(value.__objclass__) in classes.STAND_INS):
-        return True
-    if type(value) is dict:
-        return any(map(names_made, (*value, *value.values())))
-    return type(value) in (tuple, frozenset, list, set) and any(map(names_made, value))
 
 
 def own_descriptor(cls: type, name: str) -> Any:
@@ -122,18 +108,18 @@ class CodeRecorder:
     def _load_of_made(self, value: Any) -> bool:
         """Load what stands, while tracing, for a class that the trace makes, for one of its own descriptors, or for a tuple with such; False for others."""
         made = classes.STAND_INS.get(id(value))
-        owner = classes.STAND_INS.get(id(value.__objclass__)) if type(value) in OF_A_CLASS else None
+        owner = classes.STAND_INS.get(id(value.__objclass__)) if type(value) in classes.OF_A_CLASS else None
         if made is not None:
             self.load(made)
         elif owner is not None:
             self.load(owner)
             self.load_const(value.__name__)
             self.call_const(own_descriptor, 2)
-        elif type(value) is tuple and any(map(names_made, value)):
+        elif type(value) is tuple and any(map(classes.holds_stand_in, value)):
             for item in value:
                 self.load_const(item)
             self.build_tuple(len(value))
-        elif names_made(value):
+        elif classes.holds_stand_in(value):
             self.unsupported(CannotReconstruct("a constant that holds a class which the compiled code makes"))
         else:
             return False

@@ -6,13 +6,14 @@ import _abc
 import builtins
 
 from framejit import breaks
+from framejit._runtime import type_name
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
-from framejit.objects.types.madeclass import MadeClass, MadeDescriptor, made_descriptor, new_class, winning_metaclass
+from framejit.objects.types.madeclass import OWN_INIT_SUBCLASS, MadeClass, MadeDescriptor, made_descriptor, new_class, winning_metaclass
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.typeobject import TypeObject
 
@@ -93,7 +94,15 @@ def type_init(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object
     return NONE
 
 
-@models(type.__prepare__)
+@models(OWN_INIT_SUBCLASS)
+def init_subclass(vm: VM, cls: Object, /, **kwargs: Object) -> Object:
+    """Objects/typeobject.c: object_init_subclass."""
+    if kwargs:
+        vm.raise_(TypeError, f"{type_name(vm.observe(cls).constant(vm))}.__init_subclass__() takes no keyword arguments")
+    return NONE
+
+
+@models(type.__dict__["__prepare__"])
 def type_prepare(vm: VM, *args: Object, **kwargs: Object) -> Object:
     return dict_of(vm, [])
 

@@ -49,6 +49,8 @@ class IdObject(Object):
 def id_(vm: VM, obj: Object) -> Object:
     """The address of an object. For one from outside it is a constant, if its identity may be guarded."""
     obj = vm.observe(obj)
+    if id(obj.value) in classes.STAND_INS:
+        return IdObject(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
         vm.guards.rest_on_process("the address of an object")
         return vm.const(id(obj.constant(vm)))

@@ -18,13 +18,14 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special
 from framejit.objects.types.builtinobject import DescriptorObject
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.dictviews import MappingProxyObject
 from framejit.objects.types.funcobject import FunctionObject
-from framejit.objects.types.typeobject import TypeObject
+from framejit.objects.types.typeobject import SuperObject, TypeObject
 from framejit.objects.types.userobject import UserObject
 from framejit.program import classes
 from framejit.trail import Trail
@@ -38,15 +39,30 @@ COMPUTED = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__bas
 OWN_INIT_SUBCLASS = object.__dict__["__init_subclass__"]
 
 
+class Untold:
+    """The first base of a class while it is made for real: its other bases are not told of it. What they do when they are told has been traced."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+class UntoldWithoutDict:
+    """Takes the place of Untold before bases whose instances have no `__dict__`."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
 class MadeClass(TypeObject):
     """A class made by the trace. `value` is its stand-in.
 
     `initial`: the namespace from which it is made. `changes`: what has been set since, None for what has been deleted. `finishers`: functions in C that the
-    metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `like`: everything that its stand-in holds, whose ids must not
-    come again. `trail`: of the trace that has made it.
+    metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `trail`: of the trace that has made it.
     """
 
-    __slots__ = ("bases", "initial", "changes", "finishers", "namespace", "like", "trail")
+    __slots__ = ("bases", "initial", "changes", "finishers", "namespace", "trail")
 
     def __init__(self, stand_in: type, bases: list[Object], initial: dict[str, Object], trail: Trail) -> None:
         super().__init__(type(stand_in), None, stand_in)
@@ -56,7 +72,6 @@ class MadeClass(TypeObject):
         self.changes: dict[str, Object | None] = {}
         self.finishers: tuple[Callable[[type], object], ...] = ()
         self.namespace: DictObject | None = None
-        self.like: list[Any] = []
 
     def own(self, vm: VM, name: str) -> Object | None:
         """An attribute of the class itself; None if it has none of this name. Those that `type.__new__` adds are its stand-in's."""
@@ -114,7 +129,6 @@ class MadeClass(TypeObject):
         if raw is MISSING:
             type.__delattr__(self.value, name)
         else:
-            self.like.append(raw)
             type.__setattr__(self.value, name, raw)
 
     def _restore(self, changes: dict[str, Object | None], name: str, raw: Any) -> None:
@@ -238,9 +252,26 @@ class Announced:
 
 def build_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any], finishers: tuple[Callable[[type], object], ...]) -> type:
     """Make a class that the trace has made (runs in generated code). The functions of its metaclass and bases that are called then have been traced."""
-    made = type.__new__(meta, name, bases, namespace)
+    made = class_without_telling(meta, name, bases, namespace)
     for finish in finishers:
         finish(made)
+    return made
+
+
+class MustBeTold(Exception):
+    """A class can't be made without telling its bases."""
+
+
+def class_without_telling(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+    """`type.__new__` without the call of `__init_subclass__`. Raises MustBeTold if that is impossible, because of the layout of the bases' instances."""
+    if all(classes.lookup(base, "__init_subclass__") is OWN_INIT_SUBCLASS for base in bases):
+        return type.__new__(meta, name, bases, namespace)
+    first = Untold if any(map(classes.dictoffset, bases)) else UntoldWithoutDict
+    made = type.__new__(meta, name, (first, *bases), namespace)
+    try:
+        type.__dict__["__bases__"].__set__(made, bases)
+    except TypeError:
+        raise MustBeTold(name) from None
     return made
 
 
@@ -294,8 +325,7 @@ def new_class(vm: VM, meta: type, name: str, bases: list[Object], namespace: Ite
         vm.unsupported(breaks.UnsupportedCall(f"making a class whose metaclass {classes.qualname(meta)} has its own mro()"))
     for parent in parents:
         vm.rest_on_bases(parent)
-        if vm.raw_type_lookup(parent, "__init_subclass__") is not OWN_INIT_SUBCLASS:
-            vm.unsupported(breaks.UnsupportedCall(f"making a subclass of {classes.qualname(parent)}, which is told of it by __init_subclass__"))
+        vm.raw_type_lookup(parent, "__init_subclass__")  # guarded
     contents = {key: vm.observe(value) for key, value in namespace}
     cell, of_dict = contents.pop("__classcell__", None), contents.pop("__classdictcell__", None)
     if of_dict is not None or not (cell is None or isinstance(cell, CellObject)):
@@ -310,7 +340,6 @@ def new_class(vm: VM, meta: type, name: str, bases: list[Object], namespace: Ite
         if isinstance(function, FunctionObject):
             contents[key] = made_descriptor(vm, kind, {"__func__": function})
     made = MadeClass(stand_in_class(vm, meta, name, parents, contents), bases, contents, vm.trail)
-    made.like = list(classes.class_dict(made.value).values())
     classes.STAND_INS[id(made.value)] = made
     if any(parent is not object for parent in parents):
         vm.effects.in_order(Announced(made))
@@ -340,9 +369,11 @@ def stand_in_class(vm: VM, meta: type, name: str, parents: tuple[type, ...], con
     raw = {key: value.as_real(vm) if key in READ_BY_TYPE else stand_in_for(vm, value) for key, value in contents.items()}
     late = {key: like for key, like in raw.items() if wants_name(contents[key])}
     try:
-        made = type.__new__(meta, name, parents, {**raw, **dict.fromkeys(late)})
+        made = class_without_telling(meta, name, parents, {**raw, **dict.fromkeys(late)})
     except (TypeError, ValueError) as error:
         vm.raise_(type(error), *error.args)
+    except MustBeTold:
+        vm.unsupported(breaks.UnsupportedCall(f"making the class {name}, whose bases are told of it by __init_subclass__ and have fields of their own"))
     for key, like in late.items():
         type.__setattr__(made, key, like)
     return made
@@ -356,8 +387,7 @@ def tell_of(vm: VM, made: MadeClass, kwargs: dict[str, Object]) -> None:
                 call_special(vm, value, "__set_name__", made, vm.const(name))
             except Raise:
                 vm.unsupported(breaks.UnsupportedCall(f"the __set_name__ of a {value.type_name}, which raises"))
-    if kwargs:
-        vm.raise_(TypeError, f"{classes.name(made.value)}.__init_subclass__() takes no keyword arguments")
+    abstract.call(vm, SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"), [], kwargs)
 
 
 def retire(trail: Trail) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import gc
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 import framejit
+
+T = typing.TypeVar("T")
 
 
 class Plain:
@@ -21,7 +24,9 @@ class Plain:
 class Told:
     names: list[str] = []
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, size=0, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.size = size
         Told.names.append(cls.__name__)
 
 
@@ -381,16 +386,73 @@ def test_branches_on_data_see_what_each_way_sets():
         assert called(x) == program(x)
 
 
-def test_code_that_classes_run_as_they_are_made_runs_natively():
+def test_bases_are_told_once_of_each_class():
+    @compiled
     def program():
         class Made(Told):
             pass
 
-        return Told.names[-1], len(Told.names)
+        class Sized(Made, size=3):
+            pass
+
+        return Sized, Sized.size, Told.names[:]
 
     Told.names.clear()
-    assert framejit.compile(program, backend="eager")() == ("Made", 1)
-    assert program() == ("Made", 2)
+    made, size, names = program()
+    assert size == 3 and names == Told.names == ["Made", "Sized"]
+    assert [cls.__name__ for cls in made.__mro__] == ["Sized", "Made", "Told", "object"] and made.__bases__[0].__bases__ == (Told,)
+    program()
+    assert Told.names == ["Made", "Sized"] * 2
+
+
+def test_bases_with_slots_are_told():
+    def program():
+        class Base:
+            __slots__ = ("a",)
+
+            def __init_subclass__(cls):
+                cls.told = cls.__name__
+
+        class Made(Base):
+            __slots__ = ("b",)
+
+        made = Made()
+        made.a, made.b = 1, 2
+        return made.told, made.a + made.b, hasattr(made, "__dict__"), hasattr(Base, "told")
+
+    same(program)
+
+
+def test_generic_classes():
+    def program(deep):
+        class Box(typing.Generic[T]):
+            def get(self) -> T:
+                return 1
+
+        if deep:
+
+            class More(Box[int]):
+                pass
+
+            return More().get(), More.__mro__[1] is Box, len(More.__orig_bases__)
+        return Box().get(), Box.__parameters__, Box.__orig_bases__
+
+    called = framejit.compile(program, backend="eager")
+    for deep in (False, True, False):
+        assert called(deep) == program(deep)
+
+
+def test_hashes_and_addresses_are_those_of_the_class_of_the_call():
+    @framejit.compile(backend="eager")
+    def program():
+        class Made:
+            pass
+
+        return Made, hash(Made), hash((Made, 1)), id(Made)
+
+    for _ in range(2):
+        made, *numbers = program()
+        assert numbers == [hash(made), hash((made, 1)), id(made)]
 
 
 def test_a_change_of_a_base_is_seen():
