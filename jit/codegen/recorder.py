@@ -6,13 +6,24 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, NamedTuple, NoReturn
 
-from framejit.breaks import Break
+from framejit.breaks import Break, CannotReconstruct
 from framejit.errors import InternalError
 from framejit.guards.source import Pinned, Source
 from framejit.objects.core.object import Object, settle
+from framejit.program import classes
 
 BIG_DISPLAY = 30
 """Displays with more items than this are built item by item, as CPython's compiler does, to keep the stack shallow."""
+
+
+def own_descriptor(cls: type, name: str) -> Any:
+    """A descriptor that making a class has added to it (runs in generated code)."""
+    return classes.class_dict(cls)[name]
+
+
+def call(function: Callable[..., Any], *args: Any) -> Any:
+    """A call of a class that the compiled code has made (runs in generated code)."""
+    return function(*args)
 
 
 class StepKind(Enum):
@@ -90,7 +101,29 @@ class CodeRecorder:
             self._push(CodeStep(StepKind.VALUE, obj))
 
     def load_const(self, value: Any) -> None:
+        if classes.STAND_INS and self._load_of_made(value):
+            return
         self._push(CodeStep(StepKind.CONST, value))
+
+    def _load_of_made(self, value: Any) -> bool:
+        """Load what stands, while tracing, for a class that the trace makes, for one of its own descriptors, or for a tuple with such; False for others."""
+        made = classes.STAND_INS.get(id(value))
+        owner = classes.STAND_INS.get(id(value.__objclass__)) if type(value) in classes.OF_A_CLASS else None
+        if made is not None:
+            self.load(made)
+        elif owner is not None:
+            self.load(owner)
+            self.load_const(value.__name__)
+            self.call_const(own_descriptor, 2)
+        elif type(value) is tuple and any(map(classes.holds_stand_in, value)):
+            for item in value:
+                self.load_const(item)
+            self.build_tuple(len(value))
+        elif classes.holds_stand_in(value):
+            self.unsupported(CannotReconstruct("a constant that holds a class which the compiled code makes"))
+        else:
+            return False
+        return True
 
     def load_source(self, source: Source) -> None:
         if type(source) is Pinned:
@@ -134,6 +167,10 @@ class CodeRecorder:
     def call_const(self, function: Callable[..., Any], n: int) -> None:
         # The callable stands below its arguments.
         start = self._first(n)
+        if id(function) in classes.STAND_INS:
+            self.steps.insert(start, CodeStep(StepKind.VALUE, classes.STAND_INS[id(function)]))
+            function, n = call, n + 1
+            self._starts.insert(len(self._starts) - n + 1, start)
         self.steps.insert(start, _op("load_callable", function))
         self.steps.append(_op("call", n))
         self._replace(n, start)

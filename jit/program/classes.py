@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 from weakref import WeakSet
 
@@ -59,6 +60,11 @@ def _only_strings(cls: type) -> bool:
 _WITH_NAMES_ONLY: WeakSet[type] = WeakSet()
 """Classes that have been looked through."""
 
+OF_A_CLASS = (MemberDescriptorType, GetSetDescriptorType)
+"""The types of the descriptors that making a class adds to it, such as those of its slots."""
+STAND_INS: dict[int, Any] = {}
+"""The Objects of classes that running traces have made, by the id of the real class that stands for each of them meanwhile (objects/types/madeclass.py)."""
+
 
 def can_change(cls: type) -> bool:
     """Return whether a program can assign to attributes of the class."""
@@ -69,3 +75,12 @@ def known_by_identity(cls: type) -> bool:
     """Return whether classes of this class's metaclass hash and compare by identity, so that a dict or set of classes may be asked for this one."""
     meta = type(cls)
     return meta is type or all(lookup(meta, special) is getattr(object, special) for special in ("__hash__", "__eq__"))
+
+
+def holds_stand_in(value: Any) -> bool:
+    """Return whether a constant is, or contains, what stands for a class that a running trace makes, or one of that class's own descriptors."""
+    if id(value) in STAND_INS or (type(value) in OF_A_CLASS and id(value.__objclass__) in STAND_INS):
+        return True
+    if type(value) is dict:
+        return any(map(holds_stand_in, (*value, *value.values())))
+    return type(value) in (tuple, frozenset, list, set) and any(map(holds_stand_in, value))

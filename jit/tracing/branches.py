@@ -133,6 +133,8 @@ class Branch:
             self.stop("is in a function that an operator takes")
         if vm.ways >= self.most_nested() or comes_back(frame.decoded, frame.pc, (if_true, if_false), end):
             self.stop("is inside too many others, or in a loop that only the data ends")
+        if any(each.namespace is not None for each in frame.callers()):
+            self.stop("is in the body of a class statement")
         if end is None and frame.code.co_flags & inspect.CO_GENERATOR:
             self.stop("meets only at the end of a generator")
         pred = self.predicate()

@@ -33,6 +33,9 @@ class ClassLookups:
         """VM.raw_type_lookup. Breaks for an attribute that the trace has set."""
         if self._changed and self._stored(cls, name) is not None:
             self._trace.unsupported(breaks.UnsupportedOperation(f"C code on {name} of the class {classes.qualname(cls)}, which has been set"))
+        if id(cls) in classes.STAND_INS:
+            base = self._base_with(cls, name)
+            return MISSING if base is None else classes.class_dict(base)[name]
         key = (id(cls), name)
         if key in self.raw_attributes:
             return self.raw_attributes[key]
@@ -50,6 +53,14 @@ class ClassLookups:
         self.raw_attributes[key] = found
         trace.trail.learned(self, self.raw_attributes.pop, key)
         return found
+
+    def _base_with(self, cls: type, name: str) -> type | None:
+        """The class in the MRO of one that the trace has made that has an attribute of this name itself. Look-ups in the real ones are guarded."""
+        for base in classes.mro(cls):
+            found = classes.class_dict(base).get(name, MISSING) if id(base) in classes.STAND_INS else self.raw(base, name)
+            if found is not MISSING and name in classes.class_dict(base):
+                return base
+        return None
 
     def _find(self, cls: type, name: str) -> Any:
         for base in classes.mro(cls):
@@ -72,6 +83,11 @@ class ClassLookups:
         stored = self._stored(cls, name) if self._changed else None
         if stored is not None:
             return stored
+        if id(cls) in classes.STAND_INS:
+            base = self._base_with(cls, name)
+            if base is None or base is not cls and id(base) not in classes.STAND_INS:
+                return None if base is None else self.object_of(base, name)
+            return classes.STAND_INS[id(base)].own(self._trace, name)  # type: ignore[no-any-return]
         key = (id(cls), name)
         if key in self.attributes:
             return self.attributes[key]
@@ -113,7 +129,7 @@ class ClassLookups:
     def rest_on_bases(self, cls: type) -> None:
         """VM.rest_on_bases."""
         key = (id(cls), "")  # no attribute has this name
-        if key in self.raw_attributes or not classes.can_change(cls):
+        if key in self.raw_attributes or not classes.can_change(cls) or id(cls) in classes.STAND_INS:
             return
         trace, mro = self._trace, classes.mro(cls)
         pinned = trace.root_source.child(Pinned, cls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from framejit import breaks
 from framejit.ceval.handlers import meets_handler
 from framejit.driver.prediction import Prediction
+from framejit.program import classes
 from framejit.tracing.stops import Escape, GraphBreak
 
 RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
@@ -18,7 +19,8 @@ def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
     if not isinstance(stop.reason, MAY_RAISE):
         return None
     if isinstance(stop, Escape):
-        return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
+        cls = None if id(stop.cls) in classes.STAND_INS else stop.cls  # each call makes another
+        return Prediction(stop.reason, tuple(stop.stack), cls, computes=computes)
     return Prediction(stop.reason, tuple(stop.stack), None, certain=isinstance(stop.reason, RAISES) and leaves_program(stop))
 
 

@@ -16,6 +16,7 @@ from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.madeglobals import is_made
 from framejit.program import classes
 from framejit.tracing.stops import Restart
 from framejit.tracing.trace import Trace
@@ -49,7 +50,7 @@ def within_reach(frames: Sequence[Frame]) -> list[Frame]:
     """Of the frames that are active at a break, those that return directly to their caller, outermost first and as far inwards as they go."""
     reach = list(frames[:1])
     for frame in frames[1:]:
-        if frame.delivery is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
+        if frame.delivery is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING or is_made(frame.globals):
             break
         reach.append(frame)
     return reach
@@ -119,7 +120,7 @@ def rebuild_generator(tracer: Trace, generator: Object) -> tuple[Callable[[tuple
         module = frame.globals.value["__name__"].rpartition(".")[2] + "." if stands_in else ""
         name = frame.code.co_qualname if generator.is_generator() else classes.qualname(generator.cls)
         raise Restart(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{name}()"))
-    if stands_in or frame.state in (State.RUNNING, State.FINISHED):
+    if stands_in or frame.state in (State.RUNNING, State.FINISHED) or is_made(frame.globals):
         raise NotConstant(generator)
     if holds_itself(generator):
         if frame.code in tracer.breaks_at:

@@ -55,6 +55,7 @@ from framejit.objects.types.exceptions import ExceptionObject
 from framejit.objects.types.funcobject import FunctionObject, bind
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.objects.types.instancedict import InstanceDictObject
+from framejit.objects.types.madeclass import retire
 from framejit.process import interrupts
 from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
@@ -185,8 +186,11 @@ class Tracer:
             self.depth -= 1
             self.frame = caller
 
-    def run_function(self, function: Object, bound: dict[str, Object | None], delivery: Delivery | None = None) -> Object:
+    def run_function(
+        self, function: Object, bound: dict[str, Object | None], delivery: Delivery | None = None, namespace: Object | None = None
+    ) -> Object:
         assert isinstance(function, FunctionObject)
+        assert namespace is None or isinstance(namespace, DictObject)
         code = function.code
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
@@ -197,6 +201,7 @@ class Tracer:
             self.unsupported(foreseen)
         frame = self.new_frame(function, bound)
         frame.delivery = delivery
+        frame.namespace = namespace
         return self.run_frame(frame)
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
@@ -369,6 +374,7 @@ class Tracer:
     def dispose(self) -> None:
         """Release everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
         self.trail.forget()
+        retire(self.trail)
         for lazy in self._wrapped.values():  # plans are full of cycles too
             real = settle(lazy)
             if real.source is not None:

@@ -3,9 +3,9 @@
     python methods.py test_int compiled results.jsonl
 
 Each method leaves two lines of JSON in the results file: one when it starts, so that the parent process knows at which one this process
-died, and one with its outcome. Methods that have a line there already are left out, so that a run can go on behind a crash. A method that
-takes more seconds of the processor than the limit, or ten times as many by the clock, ends the process. Both are C code's doing, which
-nothing that a test does can hold up.
+died, and one with its outcome and, if compiled, the reasons for which it was split or ran uncompiled. Methods that have a line there already are
+left out, so that a run can go on behind a crash. A method that takes more seconds of the processor than the limit, or ten times as many by the
+clock, ends the process. Both are C code's doing, which nothing that a test does can hold up.
 """
 
 from __future__ import annotations
@@ -32,16 +32,24 @@ PATIENCE = 10
 
 
 def compiled_call(method: Callable[[], object]) -> None:
-    """What takes the place of `TestCase._callTestMethod`: the method is called from a compiled function."""
+    """What takes the place of `TestCase._callTestMethod`: the method is called from a compiled function, which knows nothing of earlier ones."""
     import framejit
 
+    framejit.reset()
     framejit.compile(lambda: method(), backend="eager", isolate_recompiles=True)()
 
 
-def internal_errors() -> int:
-    """How many internal errors framejit has counted in this process; they count even where a test has caught what was raised."""
-    framejit = sys.modules.get("framejit")
-    return 0 if framejit is None else int(framejit.statistics()["internal_errors"])
+def statistics() -> dict[str, Any]:
+    """What framejit has counted since the method began; empty if it isn't loaded."""
+    report = sys.modules.get("framejit.report")
+    return {} if report is None else report.statistics()
+
+
+def forget_statistics() -> None:
+    """Begin to count anew."""
+    report = sys.modules.get("framejit.report")
+    if report is not None:
+        report.reset_statistics()
 
 
 def flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
@@ -74,7 +82,6 @@ class Results(unittest.TestResult):
         self.limit = limit
         self.outcome = "pass"
         self.detail = ""
-        self.errors_before = 0
         self.builtins = dict(vars(builtins))
 
     def write(self, **line: Any) -> None:
@@ -84,7 +91,7 @@ class Results(unittest.TestResult):
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
         self.outcome, self.detail = "pass", ""
-        self.errors_before = internal_errors()
+        forget_statistics()
         self.write(start=self.known[id(test)])
         signal.setitimer(signal.ITIMER_PROF, self.limit)
         faulthandler.dump_traceback_later(self.limit * PATIENCE, exit=True, file=sys.__stderr__)
@@ -93,9 +100,10 @@ class Results(unittest.TestResult):
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_PROF, 0)
         super().stopTest(test)
-        if internal_errors() != self.errors_before:
-            self.outcome = "internal"
-        self.write(method=self.known[id(test)], outcome=self.outcome, detail=self.detail)
+        counted = statistics()
+        if counted.get("internal_errors"):
+            self.outcome = "internal"  # it counts even where the test has caught what was raised
+        self.write(method=self.known[id(test)], outcome=self.outcome, detail=self.detail, reasons=counted.get("reasons", []))
 
     def failed(self, test: Any, error: Any) -> None:
         vars(builtins).update(self.builtins)  # a test that was cut off has not put back what it has replaced there

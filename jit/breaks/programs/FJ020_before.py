@@ -1,19 +1,20 @@
-"""A formula from a configuration file is evaluated with the variables of a helper."""
+"""The names of the terms come from a configuration file, and the terms are variables of a helper."""
 
 import torch
 
 import framejit
 
 
-def penalty(x, formula):
+def penalty(x, names):
     mean = x.mean()
     largest = x.amax()
-    return eval(formula)
+    terms = vars()
+    return sum(terms[name] for name in names)
 
 
 @framejit.compile
-def loss(x, formula):
-    return penalty(torch.relu(x), formula) * 2
+def loss(x, names):
+    return penalty(torch.relu(x), names) * 2
 
 
-result = loss(torch.arange(3.0), "largest - mean")
+result = loss(torch.arange(3.0), ("mean", "largest"))

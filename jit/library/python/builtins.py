@@ -122,7 +122,7 @@ def callable_(vm: VM, obj: Object) -> Object:
 @models(type)
 def type_(vm: VM, *args: Object, **kwargs: Object) -> Object:
     if len(args) != 1 or kwargs:
-        vm.unsupported(breaks.UnsupportedCall("type(name, bases, namespace), which makes a class"))
+        return vm.const(type).instantiate(vm, list(args), kwargs)  # type: ignore[attr-defined]
     return vm.const(vm.observe(args[0]).cls)
 
 
@@ -482,8 +482,7 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 for _name in ("print", "input", "open"):
     unsupported(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 unsupported(breaks.Debugger("breakpoint()"), breakpoint)
-for _name in ("dir", "eval", "exec"):
-    unsupported(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
+unsupported(breaks.FrameIntrospection("dir()"), dir)
 
 
 # Methods that every object inherits.
@@ -513,7 +512,7 @@ def object_hash(vm: VM, self: Object) -> Object:
     if self.source is not None and self.value is not MISSING:
         guard_address(vm, self, "hash()")
         return vm.const(object.__hash__(self.value))
-    if isinstance(self, IdentityConstant):
+    if isinstance(self, IdentityConstant) and id(self.value) not in classes.STAND_INS:
         vm.guards.rest_on_process("the address of an object")
         return vm.const(object.__hash__(self.value))
     vm.unsupported(breaks.UnsupportedCall("hash() of an object made by the compiled function"))

@@ -26,7 +26,7 @@ from framejit.objects.numbers.unbackednumber import UnbackedValue
 from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.program import code_kinds
+from framejit.program import classes, code_kinds
 from framejit.said.functions import Treatment
 
 NUMBERS: tuple[type, ...] = (*SCALARS, type(None))
@@ -178,10 +178,11 @@ class CachedResult:
 
 
 def key(vm: VM, arg: Object) -> Any:
-    """The real value of an argument, guarded; MISSING if the cache would run the program's code to look it up."""
+    """The real value of an argument, guarded; MISSING if the cache would run the program's code to look it up, or if there is no real value yet."""
     arg = vm.observe(arg)
     if arg.is_knowable():
-        return arg.constant(vm)
+        value = arg.constant(vm)
+        return MISSING if classes.STAND_INS and classes.holds_stand_in(value) else value
     hashes: Any = arg.cls.__hash__
     equals: Any = arg.cls.__eq__
     if arg.value is MISSING or hashes is not object.__hash__ or equals is not object.__eq__:

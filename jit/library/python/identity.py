@@ -29,6 +29,8 @@ from framejit.program import classes
 def id_(vm: VM, obj: Object) -> Object:
     """The address of an object. That of one from outside is a constant once its number is asked for, if its identity may be guarded."""
     obj = vm.observe(obj)
+    if id(obj.value) in classes.STAND_INS:
+        return IdObject(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
         obj.constant(vm)
         return IdConstant(obj, is_of_constant=True)
@@ -74,7 +76,8 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
     slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
-    named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's record of them
+    record = vm.raw_type_lookup(self.cls, "__slotnames__")  # copyreg's record of them
+    named_slots = record not in (MISSING, []) or (record is not MISSING and id(self.cls) in classes.STAND_INS)
     if not plain or has_hidden_state(self.cls) or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)

@@ -18,6 +18,7 @@ from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.madeglobals import is_made
 from framejit.objects.types.merging import entries_of
 from framejit.objects.types.setobject import SetObject, set_of
 from framejit.objects.types.sliceobject import SliceObject
@@ -190,6 +191,8 @@ def function(
     """MAKE_FUNCTION: defaults and closure are tuples, kwdefaults a dict, annotations a tuple that alternates names and values."""
     made = FunctionObject(code, namespace, qualname)
     made.builtins = builtins
+    if is_made(namespace):  # the dict is filled after the function is created
+        made.renamed["__module__"] = namespace.lookup(vm, "__name__") or vm.const(None)
     made.defaults = defaults
     made.kwdefaults = kwdefaults
     if closure is not None:

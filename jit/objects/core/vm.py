@@ -34,6 +34,14 @@ class FrameView(Protocol[Obj_co]):
         """The globals of its function."""
 
     @property
+    def builtins(self) -> Obj_co:
+        """The builtins of its function."""
+
+    @property
+    def namespace(self) -> Obj_co | None:
+        """The dict of the names that a class body, or code that `exec()` runs, stores; None for functions."""
+
+    @property
     def locals(self) -> Sequence[Obj_co | None]:
         """The values of its variables, by slot, the parameters first; None if unbound, a cell if closures share the variable."""
 
@@ -355,9 +363,9 @@ class Running(Protocol[Obj]):
     def uses_up_result(self) -> bool:
         """Return whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""
 
-    def run_function(self, function: Obj, bound: dict[str, Obj | None], delivery: Delivery | None = None) -> Obj:
+    def run_function(self, function: Obj, bound: dict[str, Obj | None], delivery: Delivery | None = None, namespace: Obj | None = None) -> Obj:
         """Run a Python function in a new frame with its parameters bound: inlining. Returns what it returns; `delivery` is how that becomes the
-        result of the program's instruction, None if other code uses it first."""
+        result of the program's instruction, None if other code uses it first. `namespace`: of the body of a class statement, and of code that `exec()` runs."""
 
     def call_app(self, function: Callable[..., Any], args: Sequence[Obj], kwargs: dict[str, Obj] | None = None) -> Obj:
         """Trace a plain Python function of framejit's own (jit/plain): its globals are not guarded."""

@@ -25,7 +25,7 @@ from framejit.objects.core import abstract, differences, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import dotted
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, NotConstant, Object, fold, member_source, settle
-from framejit.objects.core.registry import app_of, by_library, call_model, is_pure, model_of, setter_of, unsupported, wraps
+from framejit.objects.core.registry import app_of, by_library, call_model, is_pure, model_of, setter_of, wraps
 from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
@@ -331,6 +331,3 @@ def wrap_descriptor(vm: VM, value: Any, source: Source | None) -> Object:
         parts[name] = None if part is None else vm.pin(part)
     return DescriptorObject(type(value), parts, source, value)
 
-
-for _cls in FIELDS:
-    unsupported(breaks.UnsupportedCall(f"{_cls.__name__}(), which makes a descriptor"), _cls)

@@ -41,6 +41,9 @@ def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
 def read(vm: VM, obj: Object, name: str) -> Object:
     """A field of the class that `obj` stands for. Raises the program's AttributeError if the class doesn't have it."""
     real = obj.value
+    made = classes.STAND_INS.get(id(real))
+    if made is not None:
+        return made.field(vm, name)  # type: ignore[no-any-return]
     descriptor = type.__dict__[name]
     if name in FIXED or (not classes.can_change(real) and name not in ("__dict__", "__flags__")):
         try:

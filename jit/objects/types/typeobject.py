@@ -23,7 +23,6 @@ from framejit.program import classes
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
-@wraps(type, by_identity=True)
 class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
@@ -113,7 +112,7 @@ class TypeObject(IdentityConstant):
         new = vm.raw_type_lookup(real, "__new__")
         if isinstance(new, staticmethod):
             new = new.__func__
-        if isinstance(new, (FunctionType, BuiltinFunctionType)):
+        if isinstance(new, BuiltinFunctionType) or (isinstance(new, FunctionType) and id(real) not in classes.STAND_INS):
             maker = vm.pin(new)
         else:
             found = vm.type_lookup(real, "__new__")
@@ -133,6 +132,12 @@ class TypeObject(IdentityConstant):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
+
+
+@wraps(type, by_identity=True)
+def wrap_class(vm: VM, value: type, source: Source | None) -> Object:
+    made = classes.STAND_INS.get(id(value))
+    return TypeObject(type(value), source, value) if made is None else made
 
 
 @models(type.__getattribute__)

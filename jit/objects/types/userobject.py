@@ -13,7 +13,7 @@ from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, wording
 from framejit.objects.core import object as generic
-from framejit.objects.core.object import VM, Codegen, Object, Raise, is_c_member, member_source
+from framejit.objects.core.object import VM, Codegen, Object, Raise, fold, is_c_member, member_source
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.instancedict import fill_instance_dict
 from framejit.program import classes
@@ -137,7 +137,7 @@ def object_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Objec
             vm.raise_(TypeError, f"{classes.name(real)}() takes no arguments")
     vm.raw_type_lookup(real, "__abstractmethods__")  # guarded: the flag is set with it
     if classes.flags(real) & IS_ABSTRACT:
-        vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {classes.name(real)}"))
+        fold(vm, object.__new__, real)  # raises TypeError, which names the abstract methods
     if vm.raw_type_lookup(real, "__del__") is not MISSING:
         vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.name(real)}, whose __del__ runs when the last reference goes"))
     return UserObject(real)

@@ -39,6 +39,7 @@ from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.madeglobals import is_made
 from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import checkpoint as plain
@@ -113,7 +114,7 @@ def real_callable(vm: VM, obj: Object) -> Any:
         if obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)
             return obj.value
-        if not obj.code.co_freevars and not obj.code.co_argcount and isinstance(obj.globals.value, dict):
+        if not obj.code.co_freevars and not obj.code.co_argcount and isinstance(obj.globals.value, dict) and not is_made(obj.globals):
             return FunctionType(obj.code, obj.globals.value)
     raise NotConstant(obj)
 

@@ -21,6 +21,7 @@ from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.genobject import GeneratorObject
+from framejit.program import classes
 from framejit.trail import Changed, FieldFilled, FieldSet, TrailRecord
 
 
@@ -109,6 +110,9 @@ def follow(found: Reached, waiting: list[Object]) -> None:
         if isinstance(obj, CellObject):
             found.cells.add(id(obj))
         waiting += obj.referents()
+        made_class = classes.STAND_INS.get(id(obj.cls))
+        if made_class is not None:
+            waiting.append(made_class)
         if obj.attrs is not None:
             waiting.append(obj.attrs)
 

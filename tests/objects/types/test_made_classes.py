@@ -1,0 +1,488 @@
+"""Classes that a compiled function makes: they are new in each call, and have the names, bases and contents that eager gives them."""
+
+from __future__ import annotations
+
+import abc
+import gc
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import framejit
+
+T = typing.TypeVar("T")
+
+
+class Plain:
+    def greet(self):
+        return "hello"
+
+
+class Told:
+    names: list[str] = []
+
+    def __init_subclass__(cls, size=0, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.size = size
+        Told.names.append(cls.__name__)
+
+
+class Named:
+    def __set_name__(self, owner, name):
+        self.owner, self.name = owner, name
+
+    def __get__(self, instance, owner):
+        return self.name, self.owner is owner
+
+
+class Tagging(type):
+    def __new__(meta, name, bases, namespace, tag=0):
+        return super().__new__(meta, name, bases, {**namespace, "tag": tag})
+
+    def __init__(cls, name, bases, namespace, tag=0):
+        super().__init__(name, bases, namespace)
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.called = True
+        return made
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return framejit.compile(function, backend="eager", fullgraph=True)
+
+
+def same(function: Callable[..., Any], *args: Any) -> None:
+    """Two calls in one graph give what eager gives, and need one compilation."""
+    framejit.reset()
+    called = compiled(function)
+    expected = function(*args)
+    for _ in range(2):
+        found = called(*args)
+        assert torch.equal(found, expected) if isinstance(expected, torch.Tensor) else repr(found) == repr(expected)
+    assert framejit.statistics()["recompiles"] == 0
+
+
+def test_methods_properties_and_super_of_classes_with_bases():
+    def program(x):
+        class Scale:
+            factor = 2
+
+            def __init__(self, x):
+                self.x = x
+
+            def scaled(self):
+                return self.x * self.factor
+
+            @classmethod
+            def of(cls, x):
+                return cls(x)
+
+            @staticmethod
+            def plus_one(x):
+                return x + 1
+
+        class More(Scale):
+            def scaled(self):
+                return super().scaled() + 1
+
+            @property
+            def result(self):
+                return self.plus_one(self.scaled())
+
+            @result.setter
+            def result(self, value):
+                self.x = value
+
+        more = More.of(x)
+        more.result = x * 3
+        return more.result
+
+    same(program, torch.ones(2))
+
+
+def test_names_bases_and_namespaces():
+    def program():
+        class Inner(Plain):
+            "A docstring."
+            number: int = 3
+
+            def method(self): ...
+
+        inner = Inner()
+        return (
+            Inner.__name__, Inner.__qualname__, Inner.__module__, Inner.__doc__, Inner.__bases__ == (Plain,), len(Inner.__mro__), Inner.__base__ is Plain,
+            Inner.method.__qualname__, list(Inner.__dict__), type(inner) is Inner, inner.__class__ is Inner, inner.greet(), repr(Inner), Inner.__hash__ is None,
+        )  # fmt: skip
+
+    same(program)
+
+
+def test_special_methods_are_found_on_the_class():
+    def program():
+        class Number:
+            __slots__ = ("value",)
+
+            def __init__(self, value):
+                self.value = value
+
+            def __eq__(self, other):
+                return isinstance(other, Number) and self.value == other.value
+
+            def __lt__(self, other):
+                return self.value < other.value
+
+            def __len__(self):
+                return self.value
+
+            def __getattr__(self, name):
+                return name
+
+        one, two = Number(1), Number(2)
+        return one == Number(1), one != two, max(one, two).value, len(two), two.missing, Number.__hash__, bool(Number(0)), hasattr(one, "__dict__")
+
+    same(program)
+
+
+def test_each_call_makes_another_class():
+    @compiled
+    def program():
+        class Made(Plain):
+            def me(self):
+                return __class__
+
+        return Made, Made()
+
+    first, instance = program()
+    second, _ = program()
+    assert first is not second and type(instance) is first and instance.me() is first
+    assert first.__qualname__ == "test_each_call_makes_another_class.<locals>.program.<locals>.Made"
+    assert first().greet() == "hello" and first.me.__code__ is second.me.__code__
+
+
+def test_iterations_make_classes_of_their_own():
+    def program():
+        made = []
+        for i in range(3):
+
+            class Made:
+                number = i
+
+            made.append(Made)
+        return [each.number for each in made], len(set(made)), made[0] is made[1], {made[0]: 1}[made[0]]
+
+    same(program)
+
+
+def test_bases_know_the_classes_of_calls_and_no_others():
+    @compiled
+    def program():
+        class Made(Plain):
+            pass
+
+        return Made.__name__
+
+    gc.collect()
+    before = len(Plain.__subclasses__())
+    program(), program()
+    assert [cls.__module__ for cls in Plain.__subclasses__()[before:]] == [__name__] * 2
+
+
+def test_subclasses_are_there_at_a_break():
+    def program():
+        class First(Plain):
+            pass
+
+        class Second(Plain):
+            pass
+
+        return [cls.__name__ for cls in Plain.__subclasses__()[-2:]]
+
+    assert framejit.compile(program, backend="eager")() == program() == ["First", "Second"]
+
+
+def test_a_class_in_use_at_a_break_is_the_same_after_it():
+    def program(x):
+        class Made:
+            count = 0
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *exc):
+                Made.count += 1
+                return True
+
+        with Made() as made:
+            framejit.graph_break()
+            raise ValueError
+        return Made.count, type(made) is Made, x + made.count
+
+    called = framejit.compile(program, backend="eager")
+    assert called(1) == program(1) and called(2) == program(2)
+
+
+def test_attributes_set_after_the_statement():
+    def program(escapes):
+        class Made:
+            number = 1
+            gone = 2
+
+        Made.number = 5
+        Made.method = lambda self: self.number
+        Made.instance = Made()
+        del Made.gone
+        if escapes:
+            return Made
+        return Made().method(), type(Made.instance) is Made, hasattr(Made, "gone"), list(vars(Made))
+
+    same(program, False)
+    made = compiled(program)(True)
+    assert list(vars(made)) == list(vars(program(True))) and type(made.instance) is made and made().method() == 5
+
+
+def test_exceptions_of_classes_made_here():
+    def program(inner):
+        class Failure(ValueError):
+            def __init__(self, text):
+                super().__init__(text, "more")
+
+        if inner:
+            try:
+                raise Failure("a") from KeyError("b")
+            except Failure as error:
+                return error.args, repr(error.__cause__)
+        raise Failure("b")
+
+    same(program, True)
+    called = framejit.compile(program, backend="eager")
+    for _ in range(2):
+        with pytest.raises(ValueError) as caught:
+            called(False)
+        assert caught.value.args == ("b", "more") and type(caught.value).__name__ == "Failure"
+
+
+def test_subclasses_of_builtin_types():
+    def program():
+        class Number(int):
+            pass
+
+        class Text(str):
+            def loud(self):
+                return self.upper()
+
+        class Pair(tuple):
+            def __new__(cls, a, b):
+                return super().__new__(cls, (a, b))
+
+        class Default(dict):
+            def __missing__(self, key):
+                return key * 2
+
+        return Number(3) + 1, Text("a").loud(), sum(Pair(1, 2)), Default(a=1)["b"], type(Number(1)).__name__, [type(Pair(1, 2)) is Pair]
+
+    same(program)
+
+
+def test_abstract_classes():
+    def program():
+        class Base(abc.ABC):
+            @abc.abstractmethod
+            def method(self): ...
+
+        class Made(Base):
+            def method(self):
+                return 3
+
+        try:
+            Base()
+        except TypeError as error:
+            return str(error), Made().method(), isinstance(Made(), Base), isinstance(3, Base), sorted(Base.__abstractmethods__)
+
+    same(program)
+
+
+def test_an_abstract_class_that_leaves_is_abstract():
+    @compiled
+    def program():
+        class Base(abc.ABC):
+            @abc.abstractmethod
+            def method(self): ...
+
+        return Base
+
+    with pytest.raises(TypeError, match="abstract"):
+        program()()
+
+
+def test_metaclasses_in_python_are_traced():
+    def program():
+        class Made(metaclass=Tagging, tag=4):
+            pass
+
+        made = Made()
+        other = Tagging("Other", (Made,), {"x": 1})
+        return made.tag, made.called, type(Made) is Tagging, other.tag, other.x, other.__module__
+
+    same(program)
+
+
+def test_calls_of_type_make_classes():
+    def program(x):
+        made = type("Made", (Plain,), {"x": x, "method": lambda self: self.x * 2})
+        return made().method(), made().greet(), made.__module__, made.__qualname__
+
+    same(program, torch.ones(2))
+
+
+def test_values_are_told_their_names_once():
+    def program():
+        class Made:
+            entry = Named()
+
+        return Made, Made.entry, Made().entry
+
+    framejit.reset()
+    made, *found = compiled(program)()
+    assert found == [("entry", True), ("entry", True)]
+    assert made.entry == ("entry", True) and vars(made)["entry"].owner is made
+
+
+def test_errors_of_class_statements_are_the_interpreters():
+    def message(name, bases, namespace, **kwargs):
+        try:
+            type(name, bases, namespace, **kwargs)
+        except (TypeError, ValueError) as error:
+            return type(error).__name__, str(error)
+
+    def program():
+        return (
+            message("A", (int, str), {}), message("A", (bool,), {}), message("A", (), {"__slots__": ("a",), "a": 1}), message("A", (Plain, Plain), {}),
+            message("A", (), {}, word=1), message("A", (object, Plain), {}),
+        )  # fmt: skip
+
+    same(program)
+
+
+def test_branches_on_data_see_what_each_way_sets():
+    def program(x):
+        class Made:
+            if x.sum() > 0:
+                number = 1
+            else:
+                number = 2
+
+        if x.sum() > 5:
+            Made.other = 1
+        else:
+            Made.other = 2
+        return Made.number, Made.other
+
+    called = framejit.compile(program, backend="eager")
+    for x in (torch.ones(2), -torch.ones(2), torch.ones(9)):
+        assert called(x) == program(x)
+
+
+def test_bases_are_told_once_of_each_class():
+    @compiled
+    def program():
+        class Made(Told):
+            pass
+
+        class Sized(Made, size=3):
+            pass
+
+        return Sized, Sized.size, Told.names[:]
+
+    Told.names.clear()
+    made, size, names = program()
+    assert size == 3 and names == Told.names == ["Made", "Sized"]
+    assert [cls.__name__ for cls in made.__mro__] == ["Sized", "Made", "Told", "object"] and made.__bases__[0].__bases__ == (Told,)
+    program()
+    assert Told.names == ["Made", "Sized"] * 2
+
+
+def test_bases_with_slots_are_told():
+    def program():
+        class Base:
+            __slots__ = ("a",)
+
+            def __init_subclass__(cls):
+                cls.told = cls.__name__
+
+        class Made(Base):
+            __slots__ = ("b",)
+
+        made = Made()
+        made.a, made.b = 1, 2
+        return made.told, made.a + made.b, hasattr(made, "__dict__"), hasattr(Base, "told")
+
+    same(program)
+
+
+def test_generic_classes():
+    def program(deep):
+        class Box(typing.Generic[T]):
+            def get(self) -> T:
+                return 1
+
+        if deep:
+
+            class More(Box[int]):
+                pass
+
+            return More().get(), More.__mro__[1] is Box, len(More.__orig_bases__)
+        return Box().get(), Box.__parameters__, Box.__orig_bases__
+
+    called = framejit.compile(program, backend="eager")
+    for deep in (False, True, False):
+        assert called(deep) == program(deep)
+
+
+def test_hashes_and_addresses_are_those_of_the_class_of_the_call():
+    @framejit.compile(backend="eager")
+    def program():
+        class Made:
+            pass
+
+        return Made, hash(Made), hash((Made, 1)), id(Made)
+
+    for _ in range(2):
+        made, *numbers = program()
+        assert numbers == [hash(made), hash((made, 1)), id(made)]
+
+
+def test_a_change_of_a_base_is_seen():
+    def program():
+        class Made(Plain):
+            pass
+
+        return Made().greet()
+
+    called = compiled(program)
+    assert called() == "hello"
+    own = Plain.greet
+    Plain.greet = lambda self: "changed"
+    try:
+        assert called() == "changed"
+    finally:
+        Plain.greet = own
+    assert called() == "hello"
+
+
+def test_modules_defined_in_the_function():
+    def program(x):
+        class Twice(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.factor = torch.nn.Parameter(torch.full((2,), 2.0))
+
+            def forward(self, x):
+                return x * self.factor
+
+        return Twice()(x).detach()
+
+    same(program, torch.ones(2))
