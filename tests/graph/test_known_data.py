@@ -79,8 +79,16 @@ def changed_by_any_method(x):
     return x + (1 if sizes[1] > 4 else 2) + (10 if sizes[3] == 7 else 20)
 
 
+def written_and_read_twice(x):
+    sizes = torch.empty((2, 2), dtype=torch.int64)
+    for level, (height, width) in enumerate([(3, 4), (1, 2)]):
+        sizes[level, 0] = height
+        sizes[level, 1] = width
+    return x * 2 if (sizes[:, 0] * sizes[:, 1]).sum() == 14 else x - 1
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [steps, arrays, changed, changed_by_any_method], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", [steps, arrays, changed, changed_by_any_method, written_and_read_twice], ids=lambda program: program.__name__)
 def test_what_is_computed_from_constants_is_known(program, backend):
     assert is_one_graph(agree(program, (X,), (X + 1,), backend=backend))
 
