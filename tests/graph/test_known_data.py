@@ -87,6 +87,23 @@ def written_and_read_twice(x):
     return x * 2 if (sizes[:, 0] * sizes[:, 1]).sum() == 14 else x - 1
 
 
+def next_step(x, indices):
+    times, scales = torch.tensor([1008, 512]), torch.linspace(0, 1, 1024)
+    for time in times:
+        index = indices(times == time)
+        if index == len(times) - 1:
+            return x
+        x = scales[times[index + 1]] * x
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("indices", [lambda mask: torch.where(mask)[0], lambda mask: mask.nonzero()[:, 0], lambda mask: mask.nonzero().squeeze(1)])
+def test_a_size_that_depends_on_known_data_is_one(indices, backend):
+    """It is broadcast, as schedulers of diffusion models have it."""
+    assert is_one_graph(agree(lambda x: next_step(x, indices), (torch.ones(2, 3),), (torch.zeros(2, 3),), backend=backend))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [steps, arrays, changed, changed_by_any_method, written_and_read_twice], ids=lambda program: program.__name__)
 def test_what_is_computed_from_constants_is_known(program, backend):
