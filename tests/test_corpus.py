@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tools.bench import corpus, corpus_configs, corpus_models, corpus_runs
+from tools.bench import corpus, corpus_configs, corpus_diffusers_inputs, corpus_models, corpus_runs
 from tools.bench.corpus_configs import Scale
 from tools.bench.corpus_models import Entry
 from tools.compilers import Compiler, Framejit, Statistics
@@ -53,6 +54,43 @@ def test_models_that_are_one_graph(entry: Entry, measure: str) -> None:
 def test_a_package_without_a_model_that_runs_says_why() -> None:
     with pytest.raises(corpus_runs.NotBuilt, match="no public class"):
         corpus_runs.build(Entry("transformers", "deprecated"))
+
+
+ROWS = {"hidden_states": torch.ones(1, 16, 32), "encoder_hidden_states": torch.ones(1, 8, 32), "timestep": torch.tensor([7])}
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "shape"),
+    [
+        (lambda given: nn.Linear(6, 3)(given["encoder_hidden_states"]), "encoder_hidden_states", (1, 8, 6)),
+        (lambda given: nn.Linear(6, 3)(given["hidden_states"]), "hidden_states", (1, 16, 6)),
+        (lambda given: nn.LayerNorm(6)(given["hidden_states"]), "hidden_states", (1, 16, 6)),
+        (lambda given: nn.Conv1d(5, 3, 1)(given["hidden_states"]), "hidden_states", (1, 5, 32)),
+        (lambda given: nn.Linear(1, 3)(given["timestep"]), "timestep", (1,)),
+    ],
+)
+def test_errors_say_how_wide_inputs_are(call: Any, name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(RuntimeError) as raised:
+        call(ROWS)
+    changed = corpus_diffusers_inputs.corrected(ROWS, str(raised.value))
+    assert changed is not None
+    assert {key: value.shape for key, value in changed.items()} == {**{key: value.shape for key, value in ROWS.items()}, name: torch.Size(shape)}
+    assert call(changed) is not None
+
+
+def test_an_error_about_something_else_changes_no_input() -> None:
+    assert corpus_diffusers_inputs.corrected(ROWS, "ValueError: not enough values to unpack (expected 5, got 4)") is None
+
+
+def test_a_model_with_tensors_computed_from_its_parameters_is_copied() -> None:
+    """The older weight_norm sets such an attribute, which `copy.deepcopy` refuses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        model = nn.utils.weight_norm(nn.Linear(3, 2))
+    x, copied = torch.ones(1, 3), corpus_runs.copied(model)
+    assert torch.equal(copied(x), model(x)) and copied.weight_v is not model.weight_v
+    copied(x).sum().backward()
+    assert copied.weight_v.grad is not None and model.weight_v.grad is None
 
 
 class Changed(Compiler):

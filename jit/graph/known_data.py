@@ -155,12 +155,11 @@ class KnownData:
         waiting = [node]
         while waiting:
             part = waiting.pop()
-            if part in found:
-                continue
-            if part in self._unknown or len(found) > MOST_NODES or not self._may_know(part):
-                return None
-            found.add(part)
-            waiting += part.all_input_nodes
+            if part not in found:
+                if part in self._unknown or len(found) > MOST_NODES or not self._may_know(part):
+                    return None
+                found.add(part)
+                waiting += part.all_input_nodes
             if not waiting:
                 waiting += self._writers(found)
         return found

@@ -6,23 +6,40 @@ import torch
 
 from framejit import breaks
 from framejit.graph.fake import is_of_others, storages
+from framejit.graph.inputs import GraphInput
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
+from framejit.guards.kinds import Equals
+from framejit.guards.source import CAttr
 from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF
 
 
 @rule(Phase.CHECK_CHANGE)
 def reject_handled_change(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor from outside that requires a gradient, if the program handles exceptions: in another call, the tensor may be
-    a leaf, or a view of one, and then eager raises. If a graph that changes its inputs raises, its frame can't run uncompiled any more. What changes only
-    what autograd knows of a tensor, as `requires_grad_()` does, raises by what guards hold: whether the tensor requires a gradient, and its dtype.
+    a leaf, or a view of one, and then eager raises. If a graph that changes its inputs raises, its frame can't run uncompiled any more. A tensor that was
+    computed, and is no view, is guarded to be so. What changes only what autograd knows of a tensor, as `requires_grad_()` does, raises by what guards hold:
+    whether the tensor requires a gradient, and its dtype.
     """
-    if state.is_one_autograd_node or not torch.is_grad_enabled() or operation.name in CHANGE_TENSOR_ITSELF:
+    if not torch.is_grad_enabled() or operation.name in CHANGE_TENSOR_ITSELF:
         return
     asked = [fake for fake in operation.changed() if fake.requires_grad and fake.layout is torch.strided]
-    if asked and state.vm.note_handlers() and not storages(asked).isdisjoint(storages(state.input_fakes())):
-        what = f"{operation.name}, which changes a tensor from outside that requires a gradient, under a handler of the program's"
-        state.vm.unsupported(breaks.MayRaise(what))
+    if asked and state.vm.note_handlers():
+        memory = storages(asked)
+        inputs = [described for described in state.known_inputs.values() if described.is_tensor]
+        changed = [described for described in inputs if not memory.isdisjoint(storages([described.node.meta["example_value"]]))]
+        if not all(map(is_computed, changed)):
+            what = f"{operation.name}, which changes a tensor from outside that requires a gradient, under a handler of the program's"
+            state.vm.unsupported(breaks.MayRaise(what))
+        for described in changed:
+            state.vm.guard(Equals, described.source.child(CAttr, "is_leaf"), False)
+            state.vm.guard(Equals, described.source.child(CAttr, "_base"), None)
+
+
+def is_computed(described: GraphInput) -> bool:
+    """Return whether an input is a plain tensor that was computed from one that requires a gradient, and is no view: autograd lets each operator change it."""
+    tensor = described.value
+    return type(tensor) is torch.Tensor and not described.is_state and tensor.requires_grad and not tensor.is_leaf and not tensor._is_view()
 
 
 @rule(Phase.CHECK_CHANGE)

@@ -33,6 +33,14 @@ class TraceShapeEnv(ShapeEnv):
             self.nested.add(symbol)
         return symbol
 
+    def _set_replacement(self, a: sympy.Symbol, tgt: sympy.Expr, msg: str) -> None:
+        """Replace a symbol by what it is equal to. ShapeEnv doesn't replace an unbacked size by 0 or 1, since it takes such sizes for neither where it isn't
+        known: here it is known.
+        """
+        if tgt in (0, 1):
+            self.size_like.discard(a)
+        super()._set_replacement(a, tgt, msg)
+
     @property
     def allow_scalar_outputs(self) -> bool:
         return self.takes_items

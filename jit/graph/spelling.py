@@ -1,11 +1,13 @@
 """Replaces calls that can't be written as Python code, because a parameter, or an operator's overload named `from`, has a Python keyword as its name.
 
 FX writes a graph as Python code, `f(x, from = 1)`, and so does AOTAutograd with the operators that it meets, `torch.ops.aten.random.from(x, 1, 5)`.
+A power of a negative number it writes as `-2 ** x`, which is the negative of a power.
 """
 
 from __future__ import annotations
 
 import keyword
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +72,8 @@ def make_spellable(graph: fx.Graph, for_autograd: bool) -> None:
             target: Any = node.target if node.op == "call_function" else method(node.target)
             node.args, node.kwargs = (*node.args, *node.kwargs.values()), {}
             node.op, node.target = "call_function", by_place(target, names)
+        elif node.target is operator.pow and not isinstance(node.args[0], fx.Node) and repr(node.args[0]).startswith("-"):
+            node.target = pow
 
 
 def draws_between(node: fx.Node) -> bool:

@@ -313,7 +313,7 @@ class Unbacked:
         return True
 
     def settle(self, symbols: Set[sympy.Basic]) -> bool:
-        """Make the trace depend on the values of those of these symbols whose data is known, or is expected. Returns whether there are any."""
+        """Make the trace depend on the values of those of these symbols whose data is known, or is expected. Returns whether one has been replaced."""
         found = False
         for symbol in sorted(symbols & self._expressions.keys(), key=str):
             number = self._numbers.get(symbol) or self._size(symbol)
@@ -323,7 +323,8 @@ class Unbacked:
                 equal = self._expected(number)
             if equal is not None:
                 assert number is not None
-                found = self.checks(Computed(bool, "==", (number, equal)), is_sure) or found
+                is_checked = self.checks(Computed(bool, "==", (number, equal)), is_sure)
+                found = (is_checked and not free_unbacked_symbols(self._env.replace(symbol))) or found
         return found
 
     def _needs_expected(self) -> bool:
@@ -392,9 +393,9 @@ class Unbacked:
         """The size of an operator's result that a symbol stands for; None if it stands for something else."""
         for node in self._made_by:
             path = node.meta.get("unbacked_bindings", {}).get(symbol, ())
-            obj = self._state.object_of(node.meta["example_value"]) if len(path) == 2 and str(path[0]) == ".size()" else None
+            obj = self._state.object_of(pytree.key_get(node.meta["example_value"], path[:-2])) if len(path) > 1 and str(path[-2]) == ".size()" else None
             if obj is not None:
-                number = self._state.vm.graph.size(obj, path[1].idx)
+                number = self._state.vm.graph.size(obj, path[-1].idx)
                 return number if isinstance(number, Datum) else None
         return None
 

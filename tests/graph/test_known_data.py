@@ -79,8 +79,33 @@ def changed_by_any_method(x):
     return x + (1 if sizes[1] > 4 else 2) + (10 if sizes[3] == 7 else 20)
 
 
+def written_and_read_twice(x):
+    sizes = torch.empty((2, 2), dtype=torch.int64)
+    for level, (height, width) in enumerate([(3, 4), (1, 2)]):
+        sizes[level, 0] = height
+        sizes[level, 1] = width
+    return x * 2 if (sizes[:, 0] * sizes[:, 1]).sum() == 14 else x - 1
+
+
+def next_step(x, indices):
+    times, scales = torch.tensor([1008, 512]), torch.linspace(0, 1, 1024)
+    for time in times:
+        index = indices(times == time)
+        if index == len(times) - 1:
+            return x
+        x = scales[times[index + 1]] * x
+    return x
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [steps, arrays, changed, changed_by_any_method], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("indices", [lambda mask: torch.where(mask)[0], lambda mask: mask.nonzero()[:, 0], lambda mask: mask.nonzero().squeeze(1)])
+def test_a_size_that_depends_on_known_data_is_one(indices, backend):
+    """It is broadcast, as schedulers of diffusion models have it."""
+    assert is_one_graph(agree(lambda x: next_step(x, indices), (torch.ones(2, 3),), (torch.zeros(2, 3),), backend=backend))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [steps, arrays, changed, changed_by_any_method, written_and_read_twice], ids=lambda program: program.__name__)
 def test_what_is_computed_from_constants_is_known(program, backend):
     assert is_one_graph(agree(program, (X,), (X + 1,), backend=backend))
 

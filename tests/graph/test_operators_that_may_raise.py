@@ -172,6 +172,26 @@ def test_a_leaf_made_of_a_view_of_an_input_under_a_handler_is_part_of_the_graph(
     assert not any("FJ081" in reason for reason in framejit.statistics()["reasons"])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_computed_tensor_is_changed_in_the_graph_under_a_handler(backend: str) -> None:
+    """As speech models do to their masked features, in a function whose outputs another one records."""
+
+    def masked(x: torch.Tensor, mask: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        try:
+            x[mask] = weight
+        except RuntimeError:
+            x = x * 3
+        return x * 2
+
+    compiled, mask = framejit.compile(masked, backend=backend), torch.tensor([True, False, False, True])
+    for make in (computed, computed):
+        Comparison().same(masked(make(), mask, torch.ones(())), compiled(make(), mask, torch.ones(())))
+    counts = framejit.statistics()
+    assert (counts["graphs"], counts["graph_breaks"], counts["recompiles"]) == (1, 0, 0), counts["reasons"]
+    for make in (leaf, view_of_leaf, view_under_no_grad, computed, lambda: torch.ones(4)):
+        Comparison().same(masked(make(), mask, torch.ones(())), compiled(make(), mask, torch.ones(())))
+
+
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 has a fake of that operator in Python")
 def test_an_operator_that_takes_what_its_fake_rejects_is_left_to_run_natively(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first call runs uncompiled, to raise what the fake has raised; as it doesn't, later calls are split there."""

@@ -47,6 +47,8 @@ ONE_GRAPH = {
     "random_ of a view": lambda x: (y := torch.zeros(4, 5), y[:, 1:3].random_(1, 50), y)[-1] + x.sum(),
     "random_ of an argument": lambda x: x.random_(2, 50) * 2,
     "random": lambda x: torch.ops.aten.random(x, 2, 50),
+    "a power of a negative number": lambda x: (-1) ** torch.arange(4) * x + (-2.0) ** (x > 0).int() - pow(-3, (x > 0).long()),
+    "a power of a negative number in a branch": lambda x: torch.cond(x.sum() > 0, lambda t: (-2) ** (t > 0).int(), lambda t: (-3) ** (t > 0).int(), (x,)),
     "a function that is a node": lambda x: allowed(x, **{"lambda": 2, "is": x.sum(), "a b": 1}),
     "operands of a branch": lambda x: torch.cond(
         x.sum() > 0, lambda d: d["lambda"] * d["is"], lambda d: d["lambda"] - d["is"], ({"lambda": x, "is": x + 1},)

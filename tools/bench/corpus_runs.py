@@ -17,7 +17,7 @@ import numpy
 import torch
 from torch import nn
 
-from tools.bench import corpus_configs, corpus_diffusers, corpus_inputs, corpus_models
+from tools.bench import corpus_configs, corpus_diffusers, corpus_diffusers_inputs, corpus_inputs, corpus_models
 from tools.bench.corpus_models import Entry
 from tools.check import describe, infer, train
 from tools.compilers import COMPILERS, Compiler, one_line, quiet
@@ -31,6 +31,8 @@ MEMORY = 7 << 30
 MOST_PARAMETERS = 100_000_000
 SEARCH_SECONDS = 45
 """Processor time in which a configuration must be found that runs in eager."""
+MOST_SECONDS = 8
+"""Processor time that a call in eager may take."""
 MOST_CLASSES = 4
 """So many classes of a package of transformers are tried."""
 IMAGES = (64, 128, 224)
@@ -118,13 +120,13 @@ def _limited(seconds: float) -> Iterator[None]:
     def end(*_: Any) -> None:
         raise _OutOfTime
 
-    before = signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _of_transformers(name: str) -> Iterator[Built | Exception]:
@@ -186,7 +188,19 @@ def _of_timm(name: str) -> Iterator[Built | Exception]:
 def _of_diffusers(name: str) -> Iterator[Built | Exception]:
     """Tries the scales for a class of diffusers."""
     for model, given in corpus_diffusers.attempts(corpus_models.diffusers_classes()[name], _check_size):
-        yield _ran(model, given) if isinstance(model, nn.Module) else model
+        yield _corrected(model, given) if isinstance(model, nn.Module) else model
+
+
+def _corrected(model: nn.Module, given: dict[str, Any]) -> Built | Exception:
+    """The example, with inputs changed as the model's errors ask for."""
+    first = found = _ran(model, given)
+    for _ in range(corpus_diffusers_inputs.MOST_CORRECTIONS):
+        changed = corpus_diffusers_inputs.corrected(given, str(found)) if isinstance(found, Exception) else None
+        if changed is None:
+            break
+        given = changed
+        found = _ran(model, given)
+    return found if isinstance(found, Built) else first
 
 
 _FINDERS: dict[str, Callable[[str], Iterator[Built | Exception]]] = {
@@ -210,12 +224,25 @@ def _check_size(make: Callable[[], nn.Module]) -> None:
 def _ran(model: nn.Module, given: dict[str, Any], args: tuple[Any, ...] = ()) -> Built | Exception:
     """The example, or what it raises in eager."""
     try:
-        example = Example(copy.deepcopy(model), copy.deepcopy(args), copy.deepcopy(given))
+        example = Example(copied(model), copy.deepcopy(args), copy.deepcopy(given))
         seed_everything()
-        infer(example.model, example)
+        start = time.process_time()
+        result = infer(example.model, example)
+        if (seconds := time.process_time() - start) > MOST_SECONDS:
+            return ValueError(f"a call in eager takes {seconds:.0f} s")
+        if not any(isinstance(leaf, torch.Tensor) for _, leaf in leaves(result)):
+            return ValueError("its result has no tensor")
     except Exception as error:
+        # Frames of the traceback hold the model.
+        error.__traceback__ = error.__context__ = error.__cause__ = None
         return error
     return Built(f"{type(model).__name__}({', '.join(given) or 'images'})", Example(model, args, given))
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A copy of a model. A tensor that the model computes from its parameters before each call, such as a normalised weight, is copied by its data."""
+    computed = (value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Tensor) and not value.is_leaf)
+    return copy.deepcopy(model, {id(value): value.detach().clone() for value in computed})
 
 
 def run(entry: Entry, compiler: str, measures: list[str], threads: int = 1) -> dict[str, Any]:
@@ -267,7 +294,7 @@ def _answering(yes: bool) -> Iterator[None]:
 def _compared(example: Example, measured: Callable[..., Any], compiler: Compiler, asks: bool) -> Result:
     """Two calls compared with eager's. `asks`: eager code is told that it is compiled."""
     compiler.reset()
-    reference, subject = copy.deepcopy(example.model), copy.deepcopy(example.model)
+    reference, subject = copied(example.model), copied(example.model)
     result = Result(asks=asks)
     compiled: Any = None
 
@@ -338,7 +365,7 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _eager_varies(call: Callable[..., Any], example: Example, expected: Any) -> str:
     """How a second run in eager differs from the first, for models whose results depend on uninitialised memory or on time; empty if it doesn't."""
-    model = copy.deepcopy(example.model)
+    model = copied(example.model)
     again, _ = _called(call, model, model, example)
     try:
         error = largest_error(expected, again)
