@@ -267,7 +267,7 @@ def class_without_telling(meta: type, name: str, bases: tuple[type, ...], namesp
     if all(classes.lookup(base, "__init_subclass__") is OWN_INIT_SUBCLASS for base in bases):
         return type.__new__(meta, name, bases, namespace)
     first = Untold if any(map(classes.dictoffset, bases)) else UntoldWithoutDict
-    made = type.__new__(meta, name, (first, *bases), namespace)
+    made: Any = type.__new__(meta, name, (first, *bases), namespace)
     try:
         type.__dict__["__bases__"].__set__(made, bases)
     except TypeError:
