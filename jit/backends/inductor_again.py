@@ -12,6 +12,7 @@ import torch
 
 from framejit.backends.libraries import load_library
 from framejit.backends.views_again import ResultViews, bases_of, with_views
+from framejit.saved.custom_operators import check_operators
 
 Call = Callable[[list[Any]], Sequence[Any]]
 
@@ -38,8 +39,9 @@ def operators_of(name: str) -> Any:
     return getattr(torch.ops, name)
 
 
-def code_again(code: CodeType, used: dict[str, Any], is_method: bool) -> Call:
-    """Inductor's function for a graph, made again."""
+def code_again(code: CodeType, used: dict[str, Any], is_method: bool, operators: tuple[tuple[str, str], ...]) -> Call:
+    """Inductor's function for a graph, made again. `operators`: those that aren't torch's, with digests. Raises Absent if one of them has changed."""
+    check_operators(operators)
     function = FunctionType(code, {"__builtins__": builtins, **used})
     return MethodType(function, Partitions()) if is_method else function
 

@@ -7,9 +7,9 @@ functions of torch in C. It is saved with those of them that it uses; code that 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from framejit.backends.training_again import Division, Layout, run_training
 from framejit.backends.translation_units import ORIGINS, Postponed
 from framejit.backends.views_again import ResultView, ResultViews, functionalization, mode_again, step_again
 from framejit.graph.fake import TORCHS_OPERATORS
+from framejit.saved.custom_operators import names_in, operator_digests
 from framejit.saved.names import Awaited, Unsaved
 from framejit.saved.remade import ByValue, made_by
 
@@ -103,10 +104,9 @@ class InductorCode:
             raise Unsaved("its code for a graph isn't a function")
         names = set(names_in(function.__code__))
         others = [name for name in names if type(vars(torch.ops).get(name)) is _OpNamespace and name not in TORCHS_OPERATORS]
-        if others:
-            raise Unsaved(f"its graph calls operators of {others[0]}, which aren't torch's")
+        operators = tuple(each for other in sorted(others) for each in operator_digests(other, names))
         used = {name: self._portable(name, function.__globals__[name], names) for name in sorted(names & function.__globals__.keys())}
-        return code_again, (ByValue(function.__code__), used, type(call) is MethodType)
+        return code_again, (ByValue(function.__code__), used, type(call) is MethodType, operators)
 
     def _portable(self, name: str, value: Any, names: set[str]) -> Any:
         if type(value) is BuiltinFunctionType and type(value.__self__) is ModuleType and is_library(value.__self__):
@@ -128,14 +128,6 @@ class InductorCode:
 
 def is_library(module: ModuleType) -> bool:
     return str(getattr(module, "__file__", "")).endswith(".so") and getattr(module, "__spec__", None) is not None
-
-
-def names_in(code: CodeType) -> Iterator[str]:
-    """The names of globals and attributes in a code object, and in the code inside it."""
-    yield from code.co_names
-    for inner in code.co_consts:
-        if type(inner) is CodeType:
-            yield from names_in(inner)
 
 
 class CodeOfBackward:
