@@ -70,10 +70,11 @@ def prepared(vm: VM, meta: Object, name: Object, bases: list[Object], kwargs: di
 
 @models(type.__new__)
 def type_new(vm: VM, meta: Object, /, *args: Object, **kwargs: Object) -> Object:
-    args = tuple(map(vm.observe, args))
-    if len(args) != 3 or args[0].cls is not str or args[1].cls is not tuple or not isinstance(args[2], DictObject):
+    if len(args) != 3:
         vm.unsupported(breaks.UnsupportedCall("type.__new__ with arguments that it refuses"))
-    name, bases, namespace = args
+    name, bases, namespace = map(vm.observe, args)
+    if name.cls is not str or bases.cls is not tuple or not isinstance(namespace, DictObject):
+        vm.unsupported(breaks.UnsupportedCall("type.__new__ with arguments that it refuses"))
     parents = [vm.observe(base) for base in abstract.iterate(vm, bases)]
     entries = [(key.constant(vm), value) for key, value in namespace.open(vm).values()]
     if not all(isinstance(base, TypeObject) for base in parents) or not all(type(key) is str for key, _ in entries):

@@ -56,15 +56,12 @@ def run_text(vm: VM, mode: str, source: Object, globals: Object | None, locals: 
     if code is None or code.co_freevars or code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
         vm.unsupported(breaks.FrameIntrospection(f"{mode}()"))
     if space is None:
-        space = frame.globals
-        known = frame.builtins
-        if names is None:
-            names = own_variables(vm, frame, mode, given)
+        variables, outer, known = names or own_variables(vm, frame, mode, given) or frame.globals, frame.globals, frame.builtins
     else:
-        known = builtins_in(vm, frame, as_globals(vm, space))
-    function = FunctionObject(code, space, code.co_name)  # type: ignore[arg-type]
+        variables, outer, known = names or space, space, builtins_in(vm, frame, as_globals(vm, space))
+    function = FunctionObject(code, outer, code.co_name)  # type: ignore[arg-type]
     function.builtins = known  # type: ignore[assignment]
-    return vm.run_function(function, {}, None, space if names is None else names)
+    return vm.run_function(function, {}, None, variables)
 
 
 def given_dict(vm: VM, part: Object | None) -> DictObject | None:

@@ -20,7 +20,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special
-from framejit.objects.types.builtinobject import DescriptorObject
+from framejit.objects.types.builtinobject import BuiltinMethodObject, DescriptorObject
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.dictviews import MappingProxyObject
@@ -267,7 +267,7 @@ def class_without_telling(meta: type, name: str, bases: tuple[type, ...], namesp
     if all(classes.lookup(base, "__init_subclass__") is OWN_INIT_SUBCLASS for base in bases):
         return type.__new__(meta, name, bases, namespace)
     first = Untold if any(map(classes.dictoffset, bases)) else UntoldWithoutDict
-    made = type.__new__(meta, name, (first, *bases), namespace)
+    made: type = type.__new__(meta, name, (first, *bases), namespace)
     try:
         type.__dict__["__bases__"].__set__(made, bases)
     except TypeError:
@@ -387,7 +387,10 @@ def tell_of(vm: VM, made: MadeClass, kwargs: dict[str, Object]) -> None:
                 call_special(vm, value, "__set_name__", made, vm.const(name))
             except Raise:
                 vm.unsupported(breaks.UnsupportedCall(f"the __set_name__ of a {value.type_name}, which raises"))
-    abstract.call(vm, SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"), [], kwargs)
+    told = vm.observe(SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"))
+    if kwargs and isinstance(told, BuiltinMethodObject):  # object's
+        vm.raise_(TypeError, f"{classes.name(made.value)}.__init_subclass__() takes no keyword arguments")
+    abstract.call(vm, told, [], kwargs)
 
 
 def retire(trail: Trail) -> None:
