@@ -131,10 +131,11 @@ def class_method(vm: VM, function: Object, /) -> Object:
 
 @models(property)
 def property_(vm: VM, fget: Object | None = None, fset: Object | None = None, fdel: Object | None = None, doc: Object | None = None) -> Object:
-    if doc is not None:
-        vm.unsupported(breaks.UnsupportedCall("property() with a docstring of its own"))
-    parts = {"fget": fget, "fset": fset, "fdel": fdel}
-    return made_descriptor(vm, property, {name: None if part is None or vm.observe(part).cls is type(None) else part for name, part in parts.items()})
+    given = {"fget": fget, "fset": fset, "fdel": fdel}
+    parts = {name: None if part is None or vm.observe(part).cls is type(None) else part for name, part in given.items()}
+    if doc is not None and vm.observe(doc).cls is not type(None):
+        parts["__doc__"] = doc
+    return made_descriptor(vm, property, parts)
 
 
 @models(property.getter)

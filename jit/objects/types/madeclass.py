@@ -215,6 +215,9 @@ class MadeDescriptor(DescriptorObject):
         vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of a {classes.name(self.cls)} that the compiled code makes"))
 
     def get_slot(self, vm: VM, member: Any) -> Object:
+        getter = self.parts.get("fget")
+        if member.__name__ == "__doc__" and "__doc__" not in self.parts and isinstance(getter, FunctionObject) and not getter.renamed:
+            return abstract.getattr_(vm, getter, "__doc__")
         if member.__name__ not in (*self.parts, "__wrapped__"):
             vm.unsupported(breaks.UnsupportedValue(f"{member.__name__} of a {classes.name(self.cls)} that the compiled code makes"))
         return super().get_slot(vm, member)

@@ -121,6 +121,25 @@ def test_names_bases_and_namespaces():
     same(program)
 
 
+def test_docstrings_of_properties():
+    def program():
+        class Made:
+            def get(self):
+                "Of the function."
+                return 1
+
+            plain = property(get)
+            own = property(get, doc="Its own.")
+            none = property()
+
+            @own.setter
+            def own(self, value): ...
+
+        return Made.plain.__doc__, Made.own.__doc__, Made().own, Made.own.fset is not None, Made.none.fget
+
+    same(program)
+
+
 def test_special_methods_are_found_on_the_class():
     def program():
         class Number:
