@@ -77,10 +77,10 @@ class MadeClass(TypeObject):
         """An attribute of the class itself; None if it has none of this name. Those that `type.__new__` adds are its stand-in's."""
         if name in self.changes:
             return self.changes[name]
-        if name in self.initial and name != "__qualname__":
-            return self.initial[name]
         namespace = classes.class_dict(self.value)
-        return vm.const(namespace[name]) if name in namespace else None
+        if name not in namespace:  # `__qualname__` is no attribute, and setting `__module__` removes another one
+            return None
+        return self.initial[name] if name in self.initial else vm.const(namespace[name])
 
     def field(self, vm: VM, name: str) -> Object:
         """An attribute that C code of `type` computes (typefields.py)."""
@@ -113,7 +113,7 @@ class MadeClass(TypeObject):
             is_plain = False  # it would come at another place in the order of attributes
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
-        if not is_plain or (is_field and (name != "__doc__" or found is not type.__dict__[name])):
+        if not is_plain or (is_field and (name not in ("__doc__", "__module__") or found is not type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
         raw = MISSING if value is None else stand_in_for(vm, value)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import abc
+import collections
+import dataclasses
 import gc
+import sys
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -136,6 +139,32 @@ def test_docstrings_of_properties():
             def own(self, value): ...
 
         return Made.plain.__doc__, Made.own.__doc__, Made().own, Made.own.fset is not None, Made.none.fget
+
+    same(program)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="annotations are evaluated when they are asked for, which breaks the graph")
+def test_dataclasses():
+    def program():
+        @dataclasses.dataclass(order=True)
+        class Point:
+            x: int
+            y: int = 2
+
+            def total(self):
+                return self.x + self.y
+
+        point = Point(1)
+        return point.total(), point == Point(1, 2), point < Point(1, 3), repr(point), dataclasses.replace(point, y=5), Point.__doc__, dataclasses.astuple(point)
+
+    same(program)
+
+
+def test_named_tuples():
+    def program():
+        pair = collections.namedtuple("Pair", "a b", module="made")
+        made = pair(1, 2)
+        return made, made.b, made._asdict(), made._replace(a=3), sum(made), pair.__module__, pair._fields, [*map(type, made)]
 
     same(program)
 
