@@ -106,7 +106,8 @@ def run(module: str, how: str, limit: float, only: list[str], leave_out: list[st
     WORK.mkdir(parents=True, exist_ok=True)
     results, log = WORK / f"{module}.{how}.jsonl", WORK / f"{module}.{how}.log"
     results.unlink(missing_ok=True)
-    environment = {**os.environ, "FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE": "0", "FRAMEJIT_LOGS_OUT": str(WORK / f"{module}.framejit.log"), "PYTHONHASHSEED": "1"}
+    environment = {**os.environ, "FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE": "0", "PYTHONHASHSEED": "1"}
+    environment["FRAMEJIT_LOGS_OUT"] = str(WORK / f"{module}.framejit.log")
     environment.setdefault("FRAMEJIT_CHECK", "compile,guards,shapes")
     command = [sys.executable, str(FOLDER / "methods.py"), module, how, str(results), f"--limit={limit}"]
     command += [f"--only={part}" for part in only] + [f"--leave-out={name}" for name in leave_out]
