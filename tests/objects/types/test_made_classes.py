@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import collections.abc
 import dataclasses
 import gc
 import sys
@@ -351,6 +352,43 @@ def test_abstract_classes():
             return str(error), Made().method(), isinstance(Made(), Base), isinstance(3, Base), sorted(Base.__abstractmethods__)
 
     same(program)
+
+
+def test_abstract_classes_of_the_library():
+    def program():
+        class Iterates:
+            def __iter__(self):
+                return iter(())
+
+        class Sizes(collections.abc.Sized):
+            def __len__(self):
+                return 2
+
+        class Own(abc.ABC):
+            pass
+
+        return isinstance(Iterates(), collections.abc.Iterable), isinstance(Iterates(), collections.abc.Sized), issubclass(Sizes, Own), issubclass(int, Own)
+
+    same(program)
+
+
+def test_a_base_that_is_registered_later():
+    class Abstract(abc.ABC):
+        pass
+
+    class Base:
+        pass
+
+    @compiled
+    def program():
+        class Made(Base):
+            pass
+
+        return isinstance(Made(), Abstract)
+
+    assert [program(), program()] == [False, False]
+    Abstract.register(Base)
+    assert program() is True
 
 
 def test_an_abstract_class_that_leaves_is_abstract():
