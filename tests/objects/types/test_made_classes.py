@@ -391,6 +391,30 @@ def test_a_base_that_is_registered_later():
     assert program() is True
 
 
+def test_patterns():
+    def program():
+        class Items(collections.abc.Sequence):
+            __match_args__ = ("a", "b")
+            a, b = 1, 2
+
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                return (5, 6)[index]
+
+        found = []
+        match Items():
+            case [x, y]:
+                found += [x, y]
+        match Items():
+            case Items(1, y):
+                found.append(y)
+        return found
+
+    same(program)
+
+
 def test_an_abstract_class_that_leaves_is_abstract():
     @compiled
     def program():
