@@ -78,9 +78,10 @@ class MadeClass(TypeObject):
         if name in self.changes:
             return self.changes[name]
         namespace = classes.class_dict(self.value)
-        if name not in namespace:  # `__qualname__` is no attribute, and setting `__module__` removes another one
+        if name not in namespace:  # setting `__module__` removes another one
             return None
-        return self.initial[name] if name in self.initial else vm.const(namespace[name])
+        is_entry = name in self.initial and name != "__qualname__"  # which type takes out of the namespace; a slot may have the name
+        return self.initial[name] if is_entry else vm.const(namespace[name])
 
     def field(self, vm: VM, name: str) -> Object:
         """An attribute that C code of `type` computes (typefields.py)."""
@@ -113,6 +114,8 @@ class MadeClass(TypeObject):
             is_plain = False  # it would come at another place in the order of attributes
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
+        if name == "__module__" and value is not None and vm.observe(value).cls is not str:
+            is_plain = False
         if not is_plain or (is_field and (name not in ("__doc__", "__module__") or found is not type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
@@ -296,7 +299,7 @@ def stand_in_for(vm: VM, value: Object) -> Any:
         if value.attrs is not None and value.attrs.lookup(vm, "__isabstractmethod__") is not None:
             like.__isabstractmethod__ = True  # type: ignore[attr-defined]
         return like
-    if isinstance(value, UserObject):
+    if type(value) is UserObject:
         if vm.raw_type_lookup(value.cls, "__del__") is not MISSING:
             vm.unsupported(breaks.UnsupportedOperation(f"a {value.type_name} in a class that the compiled code makes"))
         return object.__new__(value.cls)

@@ -170,6 +170,23 @@ def test_named_tuples():
     same(program)
 
 
+def test_entries_of_the_namespace_that_are_slots_or_numbers_of_a_subclass():
+    def program():
+        class Number(int):
+            pass
+
+        class Made:
+            __slots__ = ("__qualname__",)
+            number = Number(3)
+
+        made = Made()
+        missing = not hasattr(made, "__qualname__")
+        made.__qualname__ = "q"
+        return missing, made.__qualname__, Made.__qualname__.rpartition(".")[2], made.number + 1, type(vars(Made)["__qualname__"]).__name__
+
+    same(program)
+
+
 def test_special_methods_are_found_on_the_class():
     def program():
         class Number:
