@@ -183,7 +183,8 @@ def setup_annotations(vm: VM, frame: Frame, instruction: Instruction) -> None:
 
 @op("LOAD_BUILD_CLASS", "-- build_class")
 def load_build_class(vm: VM, frame: Frame, instruction: Instruction) -> Object:
-    return _builtin(vm, frame, "__build_class__")
+    found = _item(vm, frame.builtins, "__build_class__")
+    return found if found is not None else vm.raise_(NameError, "__build_class__ not found")
 
 
 @op("LOAD_ASSERTION_ERROR", "-- cls")

@@ -81,6 +81,4 @@ def holds_stand_in(value: Any) -> bool:
     """Return whether a constant is, or contains, what stands for a class that a running trace makes, or one of that class's own descriptors."""
     if id(value) in STAND_INS or (type(value) in OF_A_CLASS and id(value.__objclass__) in STAND_INS):
         return True
-    if type(value) is dict:
-        return any(map(holds_stand_in, (*value, *value.values())))
-    return type(value) in (tuple, frozenset, list, set) and any(map(holds_stand_in, value))
+    return type(value) in (tuple, frozenset) and any(map(holds_stand_in, value))

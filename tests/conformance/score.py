@@ -7,7 +7,8 @@
 
 A method's verdict is `same` (passes, fails or is skipped in both runs), `wrong` (passes as written, not compiled), `internal` (framejit
 counted an internal error), `slow` (ran into the limit, compiled only) or `crash`. A method that can't be the same is in listed.toml, by
-its name or as `*.name` for every class, with its reason. scores.json has the number of methods that are the same, for each Python version and module.
+its name or as `*.name` for every class, with its reason. `whole` counts the methods whose
+calls were compiled in one piece. scores.json has the number of methods that are the same, for each Python version and module.
 """
 
 from __future__ import annotations
@@ -57,16 +58,25 @@ FAMILIES: dict[str, str] = {
 
 @dataclass
 class Report:
-    """What became of the methods of one module. `verdicts`: by method; `details`: tracebacks of those that are not the same."""
+    """What became of the methods of one module, by method.
+
+    `verdicts`: see above. `details`: tracebacks of those that are not the same. `reasons`: why a compiled method was split or ran uncompiled; none if it was
+    compiled whole. Methods that were skipped have no entry there.
+    """
 
     module: str
     verdicts: dict[str, str] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, list[str]] = field(default_factory=dict)
     error: str = ""
     seconds: float = 0.0
 
     def count(self) -> Counter[str]:
         return Counter(self.verdicts.values())
+
+    def whole(self) -> int:
+        """The number of methods whose calls were compiled in one piece."""
+        return sum(not reasons for reasons in self.reasons.values())
 
     def unlisted(self, listed: dict[str, str]) -> dict[str, str]:
         """The methods that are not the same without a reason."""
@@ -96,7 +106,8 @@ def run(module: str, how: str, limit: float, only: list[str], leave_out: list[st
     WORK.mkdir(parents=True, exist_ok=True)
     results, log = WORK / f"{module}.{how}.jsonl", WORK / f"{module}.{how}.log"
     results.unlink(missing_ok=True)
-    environment = {**os.environ, "FRAMEJIT_STRICT": "1", "FRAMEJIT_LOGS_OUT": str(WORK / f"{module}.framejit.log"), "PYTHONHASHSEED": "1"}
+    environment = {**os.environ, "FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE": "0", "PYTHONHASHSEED": "1"}
+    environment["FRAMEJIT_LOGS_OUT"] = str(WORK / f"{module}.framejit.log")
     environment.setdefault("FRAMEJIT_CHECK", "compile,guards,shapes")
     command = [sys.executable, str(FOLDER / "methods.py"), module, how, str(results), f"--limit={limit}"]
     command += [f"--only={part}" for part in only] + [f"--leave-out={name}" for name in leave_out]
@@ -136,6 +147,8 @@ def compare(module: str, limit: float = 30, only: list[str] | None = None, leave
         elif verdict == "slow" and outcome["outcome"] != "pass":
             verdict = "same"
         report.verdicts[method] = verdict
+        if "reasons" in other and other["outcome"] != "skip":
+            report.reasons[method] = other["reasons"]
         if verdict != "same":
             report.details[method] = other["detail"]
     return report
@@ -160,7 +173,17 @@ def faults(report: Report, listed: dict[str, str]) -> list[str]:
 
 def row(report: Report) -> str:
     counts = report.count()
-    return f"{report.module:28}" + "".join(f"{counts[verdict] or '-':>10}" for verdict in VERDICTS) + f"{report.seconds:9.0f} s"
+    whole = f"{report.whole()}/{len(report.reasons)}"
+    return f"{report.module:28}" + "".join(f"{counts[verdict] or '-':>10}" for verdict in VERDICTS) + f"{whole:>10}{report.seconds:9.0f} s"
+
+
+def commonest(reports: Iterable[Report]) -> list[tuple[str, int]]:
+    """The reasons for which methods were split or ran uncompiled, without the places, and the number of methods for each; the commonest first."""
+    counts: Counter[str] = Counter()
+    for report in reports:
+        for reasons in report.reasons.values():
+            counts.update({reason.partition(" at /")[0] for reason in reasons})
+    return counts.most_common()
 
 
 def main() -> None:
@@ -170,17 +193,20 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30, help="seconds of the processor for one method (default 30)")
     parser.add_argument("--jobs", type=int, default=1, help="modules at the same time")
     parser.add_argument("--all", action="store_true", help="run the listed methods too, and say which of them are the same by now")
+    parser.add_argument("--breaks", type=int, default=0, metavar="N", help="show the N commonest reasons for which methods were split")
     parser.add_argument("--write", action="store_true", help="record the scores; one that would fall is an error")
     arguments = parser.parse_args()
     wanted = [module for name in arguments.modules for module in FAMILIES.get(name, name).split()] or modules()
     wanted = [module for module in wanted if module in modules() or module in arguments.modules]
-    print(f"{'module':28}" + "".join(f"{verdict:>10}" for verdict in VERDICTS), flush=True)
+    print(f"{'module':28}" + "".join(f"{column:>10}" for column in (*VERDICTS, "whole")), flush=True)
     problems = []
+    reports: list[Report] = []
     found: dict[str, int] = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         leave_out = {module: {} if arguments.all else listed_of(module) for module in wanted}
         for report in pool.map(lambda module: compare(module, arguments.limit, arguments.only, leave_out[module]), wanted):
             print(row(report), flush=True)
+            reports.append(report)
             listed = listed_of(report.module)
             (WORK / f"{report.module}.report.json").write_text(json.dumps(dataclasses.asdict(report), indent=1))
             for method, verdict in report.unlisted({} if arguments.only else listed).items():
@@ -193,6 +219,9 @@ def main() -> None:
             if not arguments.only:
                 problems += faults(report, listed)
                 found[report.module] = report.count()["same"]
+    print(f"{sum(report.whole() for report in reports)} of {sum(len(report.reasons) for report in reports)} methods were compiled whole")
+    for reason, count in commonest(reports)[: arguments.breaks]:
+        print(f"{count:6}  {reason}")
     if arguments.only:
         return
     fallen = [problem for problem in problems if "are recorded" in problem]

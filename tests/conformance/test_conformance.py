@@ -61,3 +61,10 @@ def test_what_differs_is_seen(tmp_path, monkeypatch):
     assert report.verdicts.pop("T.test_leaves_builtins_changed") in ("same", "internal")  # the compiler calls len
     assert report.verdicts == {"T.test_same": "same", "T.test_fails_both_ways": "same", "T.test_wrong": "wrong", "T.test_dies": "crash", "T.test_hangs": "slow"}
     assert "AssertionError" in report.details["T.test_wrong"]
+
+
+def test_methods_compiled_whole_are_counted():
+    printed = [f"FJ012 print() is a side effect at /{name}.py:1" for name in "ab"]
+    report = score.Report("test_nothing", reasons={"A.test_a": [], "A.test_b": printed})
+    assert report.whole() == 1 and "1/2" in score.row(report)
+    assert score.commonest([report, report]) == [("FJ012 print() is a side effect", 2)]

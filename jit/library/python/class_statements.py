@@ -70,11 +70,11 @@ def prepared(vm: VM, meta: Object, name: Object, bases: list[Object], kwargs: di
 
 @models(type.__new__)
 def type_new(vm: VM, meta: Object, /, *args: Object, **kwargs: Object) -> Object:
-    args = tuple(map(vm.observe, args))
-    if len(args) != 3 or args[0].cls is not str or args[1].cls is not tuple or not isinstance(args[2], DictObject):
+    if len(args) != 3:
         vm.unsupported(breaks.UnsupportedCall("type.__new__ with arguments that it refuses"))
-    name, bases, namespace = args[0], args[1], args[2]
-    assert isinstance(namespace, DictObject)
+    name, bases, namespace = map(vm.observe, args)
+    if name.cls is not str or bases.cls is not tuple or not isinstance(namespace, DictObject):
+        vm.unsupported(breaks.UnsupportedCall("type.__new__ with arguments that it refuses"))
     parents = [vm.observe(base) for base in abstract.iterate(vm, bases)]
     entries = [(key.constant(vm), value) for key, value in namespace.open(vm).values()]
     if not all(isinstance(base, TypeObject) for base in parents) or not all(type(key) is str for key, _ in entries):
@@ -131,10 +131,11 @@ def class_method(vm: VM, function: Object, /) -> Object:
 
 @models(property)
 def property_(vm: VM, fget: Object | None = None, fset: Object | None = None, fdel: Object | None = None, doc: Object | None = None) -> Object:
-    if doc is not None:
-        vm.unsupported(breaks.UnsupportedCall("property() with a docstring of its own"))
-    parts = {"fget": fget, "fset": fset, "fdel": fdel}
-    return made_descriptor(vm, property, {name: None if part is None or vm.observe(part).cls is type(None) else part for name, part in parts.items()})
+    given = {"fget": fget, "fset": fset, "fdel": fdel}
+    parts = {name: None if part is None or vm.observe(part).cls is type(None) else part for name, part in given.items()}
+    if doc is not None and vm.observe(doc).cls is not type(None):
+        parts["__doc__"] = doc
+    return made_descriptor(vm, property, parts)
 
 
 @models(property.getter)

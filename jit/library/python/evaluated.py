@@ -48,25 +48,22 @@ def execute(vm: VM, source: Object, globals: Object | None = None, locals: Objec
 def run_text(vm: VM, mode: str, source: Object, globals: Object | None, locals: Object | None) -> Object:
     """Trace the code of a text, or a code object, with these dicts of variables; without them, with the variables of the frame that asks."""
     frame = frame_of_program(vm, f"{mode}()")
-    given, in_dict = vm.observe(source), given_dict(vm, globals)
-    space: Object | None = in_dict
-    names: Object | None = given_dict(vm, locals)
+    given, space, names = vm.observe(source), given_dict(vm, globals), given_dict(vm, locals)
     for part, found in ((globals, space), (locals, names)):
         if found is None and part is not None and vm.observe(part).cls is not type(None):
             vm.unsupported(breaks.FrameIntrospection(f"{mode}()"))
     code = compiled(vm, frame, given, "<string>", mode)
     if code is None or code.co_freevars or code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
         vm.unsupported(breaks.FrameIntrospection(f"{mode}()"))
-    if in_dict is None:
-        space = frame.globals
-        known = frame.builtins
-        if names is None:
-            names = own_variables(vm, frame, mode, given)
+    if space is None:
+        variables: Object = names or own_variables(vm, frame, mode, given) or frame.globals
+        outer, known = frame.globals, frame.builtins
     else:
-        known = builtins_in(vm, frame, as_globals(vm, in_dict))
-    function = FunctionObject(code, space, code.co_name)  # type: ignore[arg-type]
+        variables, outer = names or space, space
+        known = builtins_in(vm, frame, as_globals(vm, space))
+    function = FunctionObject(code, outer, code.co_name)  # type: ignore[arg-type]
     function.builtins = known  # type: ignore[assignment]
-    return vm.run_function(function, {}, None, space if names is None else names)
+    return vm.run_function(function, {}, None, variables)
 
 
 def given_dict(vm: VM, part: Object | None) -> DictObject | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from types import MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from framejit import breaks
@@ -15,6 +15,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
+from framejit.objects.types.madeclass import MadeClass
 from framejit.program.signatures import signature_of
 
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
@@ -30,12 +31,33 @@ def signature(vm: VM, target: Object, **options: Object) -> Object:
     """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded."""
     if options:
         vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
-    real = real_callable(vm, vm.observe(target))
+    made = vm.observe(target)
+    if isinstance(made, MadeClass):
+        return signature_of_made(vm, made)
+    real = real_callable(vm, made)
     bound = type(real) is MethodType
     try:
         return vm.pin(signature_of(real.__func__ if bound else real, bound))
     except (TypeError, ValueError):
         vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
+
+
+def signature_of_made(vm: VM, made: MadeClass) -> Object:
+    """The signature of a class made by the trace, if its `__init__` is a function made by the trace, as dataclasses have."""
+    cls = made.value
+    plain = all(vm.raw_type_lookup(type(cls), name) is getattr(type, name, MISSING) for name in ("__call__", "__signature__"))
+    plain = plain and vm.raw_type_lookup(cls, "__new__") is object.__new__ and vm.raw_type_lookup(cls, "__signature__") is MISSING
+    init = vm.type_lookup(cls, "__init__")
+    if not plain or not isinstance(init, FunctionObject) or init.source is not None or (init.attrs is not None and init.attrs.open(vm)):
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {made.name_when_called}"))
+    defaults = tuple([vm.observe(value).as_real(vm) for value in init.default_values(vm)])
+    real = FunctionType(init.code, {}, init.code.co_name, defaults, tuple(CellType() for _ in init.code.co_freevars))
+    annotations = init.own_field(vm, "__annotations__")
+    if init.kwdefaults is not None:
+        real.__kwdefaults__ = vm.observe(init.kwdefaults).as_real(vm)
+    if annotations is not None:
+        real.__annotations__ = vm.observe(annotations).as_real(vm)
+    return vm.pin(inspect.signature(MethodType(real, object())))
 
 
 def real_callable(vm: VM, target: Object) -> Any:

@@ -49,6 +49,13 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
         found = is_abstract_subclass(Reference(sub), Reference(cls))
     except Exception as error:
         vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which raises {type(error).__name__},"))
+    if id(cls) in classes.STAND_INS:
+        return found  # nothing can be registered with a class that the trace makes
+    if id(sub) in classes.STAND_INS:
+        for base in classes.mro(sub):
+            if id(base) not in classes.STAND_INS and base is not object:
+                is_abc_subclass(vm, base, cls)  # guarded
+        return found
     return bool((vm.guards.vouch if found else vm.guards.vouch_for_abc)(is_abstract_subclass, sub, cls))
 
 

@@ -28,7 +28,13 @@ def is_mapping(vm: VM, subject: Object) -> bool:
 
 def has_flag(vm: VM, subject: Object, flag: int) -> bool:
     """Return whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter shows."""
-    cls = vm.observe(subject).cls
+    return class_has_flag(vm, vm.observe(subject).cls, flag)
+
+
+def class_has_flag(vm: VM, cls: type, flag: int) -> bool:
+    """`has_flag` for a class. One that the trace makes has the flags of its bases."""
+    if id(cls) in classes.STAND_INS:
+        return any(class_has_flag(vm, base, flag) for base in classes.mro(cls)[1:])
     if classes.flags(cls) & classes.IMMUTABLE_TYPE:
         return bool(classes.flags(cls) & flag)
     return bool(vm.guards.vouch_for_abc(abstract_bases.has_flag, cls, flag))

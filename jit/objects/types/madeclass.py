@@ -20,7 +20,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special
-from framejit.objects.types.builtinobject import DescriptorObject
+from framejit.objects.types.builtinobject import BuiltinMethodObject, DescriptorObject
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.dictviews import MappingProxyObject
@@ -77,10 +77,11 @@ class MadeClass(TypeObject):
         """An attribute of the class itself; None if it has none of this name. Those that `type.__new__` adds are its stand-in's."""
         if name in self.changes:
             return self.changes[name]
-        if name in self.initial and name != "__qualname__":
-            return self.initial[name]
         namespace = classes.class_dict(self.value)
-        return vm.const(namespace[name]) if name in namespace else None
+        if name not in namespace:  # setting `__module__` removes another one
+            return None
+        is_entry = name in self.initial and name != "__qualname__"  # which type takes out of the namespace; a slot may have the name
+        return self.initial[name] if is_entry else vm.const(namespace[name])
 
     def field(self, vm: VM, name: str) -> Object:
         """An attribute that C code of `type` computes (typefields.py)."""
@@ -113,7 +114,9 @@ class MadeClass(TypeObject):
             is_plain = False  # it would come at another place in the order of attributes
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
-        if not is_plain or (is_field and (name != "__doc__" or found is not type.__dict__[name])):
+        if name == "__module__" and value is not None and vm.observe(value).cls is not str:
+            is_plain = False
+        if not is_plain or (is_field and (name not in ("__doc__", "__module__") or found is not type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
         raw = MISSING if value is None else stand_in_for(vm, value)
@@ -215,6 +218,9 @@ class MadeDescriptor(DescriptorObject):
         vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of a {classes.name(self.cls)} that the compiled code makes"))
 
     def get_slot(self, vm: VM, member: Any) -> Object:
+        getter = self.parts.get("fget")
+        if member.__name__ == "__doc__" and "__doc__" not in self.parts and isinstance(getter, FunctionObject) and not getter.renamed:
+            return abstract.getattr_(vm, getter, "__doc__")
         if member.__name__ not in (*self.parts, "__wrapped__"):
             vm.unsupported(breaks.UnsupportedValue(f"{member.__name__} of a {classes.name(self.cls)} that the compiled code makes"))
         return super().get_slot(vm, member)
@@ -267,7 +273,7 @@ def class_without_telling(meta: type, name: str, bases: tuple[type, ...], namesp
     if all(classes.lookup(base, "__init_subclass__") is OWN_INIT_SUBCLASS for base in bases):
         return type.__new__(meta, name, bases, namespace)
     first = Untold if any(map(classes.dictoffset, bases)) else UntoldWithoutDict
-    made: Any = type.__new__(meta, name, (first, *bases), namespace)
+    made: type = type.__new__(meta, name, (first, *bases), namespace)
     try:
         type.__dict__["__bases__"].__set__(made, bases)
     except TypeError:
@@ -293,7 +299,7 @@ def stand_in_for(vm: VM, value: Object) -> Any:
         if value.attrs is not None and value.attrs.lookup(vm, "__isabstractmethod__") is not None:
             like.__isabstractmethod__ = True  # type: ignore[attr-defined]
         return like
-    if isinstance(value, UserObject):
+    if type(value) is UserObject:
         if vm.raw_type_lookup(value.cls, "__del__") is not MISSING:
             vm.unsupported(breaks.UnsupportedOperation(f"a {value.type_name} in a class that the compiled code makes"))
         return object.__new__(value.cls)
@@ -387,7 +393,10 @@ def tell_of(vm: VM, made: MadeClass, kwargs: dict[str, Object]) -> None:
                 call_special(vm, value, "__set_name__", made, vm.const(name))
             except Raise:
                 vm.unsupported(breaks.UnsupportedCall(f"the __set_name__ of a {value.type_name}, which raises"))
-    abstract.call(vm, SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"), [], kwargs)
+    told = vm.observe(SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"))
+    if kwargs and isinstance(told, BuiltinMethodObject):  # object's
+        vm.raise_(TypeError, f"{classes.name(made.value)}.__init_subclass__() takes no keyword arguments")
+    abstract.call(vm, told, [], kwargs)
 
 
 def retire(trail: Trail) -> None:

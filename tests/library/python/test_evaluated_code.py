@@ -90,6 +90,16 @@ def test_builtins_are_those_of_the_dict():
     same(program)
 
 
+def test_class_statements_without_the_builtin():
+    def program():
+        try:
+            exec("class A: pass", {"__builtins__": {}})
+        except NameError as error:
+            return str(error)
+
+    same(program)
+
+
 def test_names_in_the_body_of_a_class():
     def program():
         class Made:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import abc
+import collections
+import collections.abc
+import dataclasses
 import gc
+import sys
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -117,6 +121,68 @@ def test_names_bases_and_namespaces():
             Inner.__name__, Inner.__qualname__, Inner.__module__, Inner.__doc__, Inner.__bases__ == (Plain,), len(Inner.__mro__), Inner.__base__ is Plain,
             Inner.method.__qualname__, list(Inner.__dict__), type(inner) is Inner, inner.__class__ is Inner, inner.greet(), repr(Inner), Inner.__hash__ is None,
         )  # fmt: skip
+
+    same(program)
+
+
+def test_docstrings_of_properties():
+    def program():
+        class Made:
+            def get(self):
+                "Of the function."
+                return 1
+
+            plain = property(get)
+            own = property(get, doc="Its own.")
+            none = property()
+
+            @own.setter
+            def own(self, value): ...
+
+        return Made.plain.__doc__, Made.own.__doc__, Made().own, Made.own.fset is not None, Made.none.fget
+
+    same(program)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="annotations are evaluated when they are asked for, which breaks the graph")
+def test_dataclasses():
+    def program():
+        @dataclasses.dataclass(order=True)
+        class Point:
+            x: int
+            y: int = 2
+
+            def total(self):
+                return self.x + self.y
+
+        point = Point(1)
+        return point.total(), point == Point(1, 2), point < Point(1, 3), repr(point), dataclasses.replace(point, y=5), Point.__doc__, dataclasses.astuple(point)
+
+    same(program)
+
+
+def test_named_tuples():
+    def program():
+        pair = collections.namedtuple("Pair", "a b", module="made")
+        made = pair(1, 2)
+        return made, made.b, made._asdict(), made._replace(a=3), sum(made), pair.__module__, pair._fields, [*map(type, made)]
+
+    same(program)
+
+
+def test_entries_of_the_namespace_that_are_slots_or_numbers_of_a_subclass():
+    def program():
+        class Number(int):
+            pass
+
+        class Made:
+            __slots__ = ("__qualname__",)
+            number = Number(3)
+
+        made = Made()
+        missing = not hasattr(made, "__qualname__")
+        made.__qualname__ = "q"
+        return missing, made.__qualname__, Made.__qualname__.rpartition(".")[2], made.number + 1, type(vars(Made)["__qualname__"]).__name__
 
     same(program)
 
@@ -301,6 +367,67 @@ def test_abstract_classes():
             Base()
         except TypeError as error:
             return str(error), Made().method(), isinstance(Made(), Base), isinstance(3, Base), sorted(Base.__abstractmethods__)
+
+    same(program)
+
+
+def test_abstract_classes_of_the_library():
+    def program():
+        class Iterates:
+            def __iter__(self):
+                return iter(())
+
+        class Sizes(collections.abc.Sized):
+            def __len__(self):
+                return 2
+
+        class Own(abc.ABC):
+            pass
+
+        return isinstance(Iterates(), collections.abc.Iterable), isinstance(Iterates(), collections.abc.Sized), issubclass(Sizes, Own), issubclass(int, Own)
+
+    same(program)
+
+
+def test_a_base_that_is_registered_later():
+    class Abstract(abc.ABC):
+        pass
+
+    class Base:
+        pass
+
+    @compiled
+    def program():
+        class Made(Base):
+            pass
+
+        return isinstance(Made(), Abstract)
+
+    assert [program(), program()] == [False, False]
+    Abstract.register(Base)
+    assert program() is True
+
+
+def test_patterns():
+    def program():
+        class Items(collections.abc.Sequence):
+            __match_args__ = ("a", "b")
+            a, b = 1, 2
+
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                return (5, 6)[index]
+
+        found = []
+        match Items():
+            case [x, y]:
+                found += [x, y]
+        match Items():
+            case Items(1, y):
+                found.append(y)
+        return found
 
     same(program)
 
