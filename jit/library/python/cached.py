@@ -85,7 +85,8 @@ class CachedFunctionObject(Object):
         given = [*args, *kwargs.values()]
         values = [] if any(varies(vm, arg) for arg in given) else [key(vm, arg) for arg in given]
         if len(values) == len(given) and not any(value is MISSING for value in values):
-            found = cached_result(vm, self, function, args, kwargs, values)
+            trace: Any = vm  # which builds a graph
+            found = cached_result(trace, self, function, args, kwargs, values)
             if found is not None:
                 return found
         vm.unsupported(breaks.CachedCall(function.__qualname__))

@@ -25,7 +25,8 @@ from framejit.program import classes
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
 """Types of objects that programs don't release in the middle of a call."""
 KEY: MemberDescriptorType = vars(weakref.KeyedRef)["key"]
-REMOVALS = frozenset(made._remove.__code__ for made in (weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet()))  # type: ignore[attr-defined]
+WEAK_CONTAINERS: tuple[Any, ...] = (weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet())
+REMOVALS = frozenset(made._remove.__code__ for made in WEAK_CONTAINERS)
 """The callbacks of weak dicts and sets."""
 REFERENCES: weakref.WeakKeyDictionary[Any, dict[int, WeakReferenceMade]] = weakref.WeakKeyDictionary()
 """The references that a trace has made to each object, if they have no callback."""
