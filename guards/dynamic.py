@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -115,6 +115,10 @@ class Dynamic:
     def has_varied(self, source: Source) -> bool:
         """Return whether the number or data at a path has been seen to vary."""
         return bool(self.varying) and source.path() in self.varying
+
+    def with_varying(self, paths: Iterable[Path]) -> Dynamic:
+        """Return terms by which the numbers at these paths are symbolic too."""
+        return replace(self, varying={**self.varying, **dict.fromkeys(paths)})
 
     def varies_below(self, source: Source) -> bool:
         """Return whether data of the tensor at a path, or a number in it, has been seen to vary."""

@@ -146,7 +146,7 @@ def test_importing_framejit_after_torch_imports_little():
     imported = run("-c", program).stdout.split()
     ours = [name for name in imported if name.partition(".")[0] == "framejit"]
     others = [name for name in imported if name.partition(".")[0] not in {"framejit", *sys.stdlib_module_names} and not name.startswith("_sysconfigdata")]
-    assert 10 < len(ours) < 100 and len(others) < 5, others
+    assert 10 < len(ours) < 110 and len(others) < 5, others
     assert not [name for name in others if name.startswith(("torch._dynamo", "torch._functorch", "torch._inductor", "torch.fx", "sympy", "triton", "z3"))]
 
 

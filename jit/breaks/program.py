@@ -301,10 +301,10 @@ class StanceChange(Break):
 class CachedCall(BreakOf):
     """The program calls a function under `functools.lru_cache`, whose cache may give another answer than running the function would.
 
-    What a cache has is found by a guard, so a function that has been called with the same arguments before splits no graph. If the cache has no result yet, it
-    is looked at what the function does. One that only computes is called while its caller is traced. One that prints, notes something, draws random numbers,
-    raises, or reads what the call has changed before is called natively, between two graphs. So is each function for sizes that vary from call to call, one
-    whose cache is full, and one whose arguments are tensors or have a `__hash__` of their own.
+    What a cache has is found by a guard, so a function that has been called with the same arguments before splits no graph. If the cache has no result yet, the
+    function is traced to see what it does. One that only computes is called while its caller is traced. One that prints, notes something, draws random numbers
+    or raises is called natively, between two graphs; so is one that is called after the program has changed something in the same call. So is each function for
+    sizes that vary from call to call, one whose cache is full, and one whose arguments are tensors or have a `__hash__` of their own.
     """
 
     id = "FJ026"

@@ -30,7 +30,7 @@ from framejit.driver.compiled_module import home
 from framejit.driver.entry_spec import EntrySpec, Replacement, adopt, ended, for_one_call, make, run_uncompiled
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
-from framejit.graph.demands import RestartWith
+from framejit.graph.demands import RestartVarying, RestartWith
 from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
@@ -90,6 +90,8 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
         compilation.where, stopwatch.stage = tracer.where, STAGES[0]
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id))
+        except RestartVarying as restart_varying:
+            terms = replace(terms, dynamic=terms.dynamic.with_varying(restart_varying.paths))
         except RestartWith as restart:
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except AnswerWithheld as signal:

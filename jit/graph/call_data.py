@@ -23,7 +23,7 @@ from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, Path, Source
 from framejit.guards.tensor_source import MOST_BYTES, TOTAL_DTYPES, TOTALS, ArrayTensor, TensorElement, TensorItem, TensorTotal, Total
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import COMPARISONS, NumberObject, compared, deferred
@@ -59,6 +59,8 @@ class CallData:
         self._shapes = state.part(Shapes)
         self.read: set[fx.Node] = set()
         """The inputs whose data guards read."""
+        self.ints: dict[fx.Node, set[Path]] = {}
+        """The paths of ints whose values guards fix, by the input with the data."""
         self._readable: set[fx.Node] = set()
         """Nodes that read a number from a tensor whose data was still as at the beginning of the call."""
 
@@ -97,6 +99,8 @@ class CallData:
             return None
         self.read.add(held.described.node)
         self._state.vm.guard(Equals, held.source, held.value)
+        if type(held.value) is int:
+            self.ints.setdefault(held.described.node, set()).add(held.source.path())
         return held.described.node, held.value
 
     def is_int(self, tensor: fx.Node) -> bool:

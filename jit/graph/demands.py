@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from framejit.guards.source import Path
+
 
 @dataclass(frozen=True, slots=True)
 class Demands:
@@ -50,6 +52,14 @@ class Demands:
 
 OF_OTHERS = Demands(one_autograd_node=True, lifts_symbols=True, takes_first_steps=False)
 """The abilities of backends that were made for torch.compile."""
+
+
+class RestartVarying(Exception):
+    """Signal: the trace is restarted with symbols for the numbers at these paths, of which it is certain that the next call finds others."""
+
+    def __init__(self, paths: frozenset[Path]) -> None:
+        super().__init__(paths)
+        self.paths = paths
 
 
 class RestartWith(Exception):

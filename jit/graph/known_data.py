@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
 from framejit.graph.call_data import CallData
+from framejit.graph.demands import RestartVarying
 from framejit.graph.fake import storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
@@ -136,11 +137,15 @@ class KnownData:
         return self._state.part(CallData).truth_of_tensor(tensor)
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
-        """Restart the trace if the graph changes a tensor on whose data the trace depends, since the next call would find other data."""
+        """Restart the trace if the graph changes a tensor on whose data the trace depends, since the next call would find other data: with symbols for ints,
+        or to break."""
         changed = [memory for node in mutated if (memory := memory_of(self._input_of(node))) is not None] if self._rests_on else []
         for node, place in self._rests_on:
             own = memory_of(self._input_of(node))
             if own is not None and any(own[0] < end and start < own[1] for start, end in changed):
+                dynamic, paths = self._state.dynamic, frozenset(self._state.part(CallData).ints.get(node, ()))
+                if not dynamic.fixed and not paths <= dynamic.varying.keys():
+                    raise RestartVarying(paths)
                 self._state.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
 
     def rested_on(self) -> set[fx.Node]:

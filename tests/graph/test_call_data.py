@@ -337,3 +337,52 @@ def test_what_is_asked_for_before_a_change_is_known(backend: str) -> None:
     for value in (1.0, 8.0, -5.0, 3.0):
         assert torch.equal(compiled(torch.tensor([value])), function(torch.tensor([value])))
     assert framejit.statistics()["graphs"] == 2
+
+
+class Queue(torch.nn.Module):
+    def __init__(self, size: int = 12) -> None:
+        super().__init__()
+        self.register_buffer("items", torch.zeros(4, size))
+        self.register_buffer("pointer", torch.zeros(1, dtype=torch.long))
+        self.size = size
+
+    @torch.no_grad()
+    def forward(self, keys: torch.Tensor) -> torch.Tensor:
+        start = int(self.pointer)
+        assert self.size % len(keys) == 0
+        self.items[:, start : start + len(keys)] = keys.T
+        self.pointer[0] = (start + len(keys)) % self.size
+        return self.items.sum()
+
+
+class Counted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        step = self.steps.item()
+        self.steps.add_(1)
+        return x * step + sum(range(step))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_pointer_that_the_call_moves(backend: str) -> None:
+    torch.manual_seed(0)
+    framejit.reset()
+    mine, other = Queue(), Queue()
+    compiled = framejit.compile(mine, backend=backend, fullgraph=True)
+    for _ in range(5):
+        keys = torch.randn(4, 4)
+        assert torch.equal(compiled(keys), other(keys))
+        assert torch.equal(mine.items, other.items) and torch.equal(mine.pointer, other.pointer)
+    statistics = framejit.statistics()
+    assert statistics["graphs"] <= 2 and statistics["graph_breaks"] == statistics["fallbacks"] == 0
+
+
+def test_a_counter_whose_value_is_needed_is_read_natively() -> None:
+    mine, other = Counted(), Counted()
+    compiled = framejit.compile(mine, backend="eager")
+    for _ in range(5):
+        assert torch.equal(compiled(torch.ones(2)), other(torch.ones(2))) and torch.equal(mine.steps, other.steps)
+    assert framejit.statistics()["graph_breaks"]

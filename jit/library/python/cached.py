@@ -15,10 +15,9 @@ from framejit.guards.caches import CachedFunction
 from framejit.guards.kinds import ValueIs, same_constant
 from framejit.guards.source import MISSING, Source
 from framejit.library.directives.declared import said_of
-from framejit.library.python.program_caches import CacheCall, cached_result
+from framejit.library.python.program_caches import cached_result, has_only_called_caches
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
-from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import VM, Codegen, Namespace, Object
 from framejit.objects.core.registry import is_pure, pure, wraps
 from framejit.objects.numbers.numberobject import NumberObject, has_symbols
@@ -85,7 +84,8 @@ class CachedFunctionObject(Object):
         given = [*args, *kwargs.values()]
         values = [] if any(varies(vm, arg) for arg in given) else [key(vm, arg) for arg in given]
         if len(values) == len(given) and not any(value is MISSING for value in values):
-            found = cached_result(vm, self, function, args, kwargs, values)  # type: ignore[arg-type]
+            trace: Any = vm  # which builds a graph
+            found = cached_result(trace, self, function, args, kwargs, values)
             if found is not None:
                 return found
         vm.unsupported(breaks.CachedCall(function.__qualname__))
@@ -134,9 +134,9 @@ def is_of_program(function: Any) -> bool:
     return type(function) is FunctionType and code_kinds.kind_of(function.__code__, function.__globals__) is code_kinds.CodeKind.PROGRAM
 
 
-def may_read_changes(vm: VM, function: FunctionType) -> bool:
+def may_read_changes(vm: Any, function: FunctionType) -> bool:
     """Return whether a function may read values that the trace has changed, which haven't been changed for real yet."""
-    if all(isinstance(effect, LaterCall) and isinstance(effect.function, CacheCall) for effect in vm.effects.all()):
+    if has_only_called_caches(vm):
         return False
     return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
 

@@ -10,7 +10,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.fake import is_declared
+from framejit.graph.check_order import changes_outside
+from framejit.graph.fake import is_declared, storages
 from framejit.graph.prune import has_effect
 from framejit.guards.caches import held_result, key_of, weak_parts
 from framejit.guards.source import MISSING, Cached, Pinned
@@ -94,8 +95,13 @@ def cached_result(
 def may_be_called(vm: TorchVM, real: Any, function: FunctionType | MethodType, args: Sequence[Object], kwargs: Mapping[str, Object]) -> bool:
     """Return whether a cached function may be called while its caller is traced. A cache that is full would drop a result that guards ask for."""
     usage, modes = real.cache_info(), vm.graph.function_modes
-    may_begin = usage.currsize != usage.maxsize and modes.stack == modes.initial and not vm.graph.is_inner()
+    may_begin = usage.currsize != usage.maxsize and modes.stack == modes.initial and not vm.graph.is_inner() and has_only_called_caches(vm)
     return may_begin and only_computes(vm, function, args, kwargs)
+
+
+def has_only_called_caches(vm: TorchVM) -> bool:
+    """Return whether the program's call hasn't changed anything yet, apart from what caches count, and tensors in place."""
+    return all(isinstance(effect, LaterCall) and isinstance(effect.function, CacheCall) for effect in vm.effects.all())
 
 
 def result_in_trial(
@@ -109,26 +115,30 @@ def result_in_trial(
 
 
 def only_computes(vm: TorchVM, function: FunctionType | MethodType, args: Sequence[Object], kwargs: Mapping[str, Object]) -> bool:
-    """Return whether a trace of a function has no side effects, draws no random numbers, and reads nothing that the program's call has changed so far.
+    """Return whether a trace of a function has no side effects, draws no random numbers, and reads no tensors if the graph has changed some in place.
 
     The trace is undone.
     """
+    graph = vm.graph
+    graph.refresh()
+    inputs = storages(graph.input_fakes())
+    is_changed = any(changes_outside(node, inputs, False) for node in graph.outermost.kept)  # so tensors from outside aren't what they will be
     mark, is_plain = vm.trail.mark(), False
 
     def run() -> None:
         nonlocal is_plain
         try:
-            looked_at = vm.noting_looks(lambda: abstract.call(vm, vm.pin(function), list(args), dict(kwargs)))[1]
+            abstract.call(vm, vm.pin(function), list(args), dict(kwargs))
         except Raise:
             return
         records = vm.trail.since(mark)
         nodes = [record.owner for record in records if isinstance(record, NodeAdded) and record.owner.target not in MODE_CHANGES]
         is_plain = (
             not any(isinstance(record, EffectAnnounced) for record in records)
-            and not any(map(vm.effects.is_mutated, looked_at))
-            and not any(is_declared(node.target) or has_effect(node, vm.graph.fakes.running) for node in nodes)
+            and not any(is_declared(node.target) or has_effect(node, graph.fakes.running) for node in nodes)
+            and (not is_changed or all(used in nodes for node in nodes for used in node.all_input_nodes))
         )
-        vm.graph.fakes.stale = True  # operators that change fakes in place have run again here
+        graph.fakes.stale = True  # operators that change fakes in place have run again here
 
     TRIAL.results = {}
     try:

@@ -25,8 +25,8 @@ from framejit.program import classes
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
 """Types of objects that programs don't release in the middle of a call."""
 KEY: MemberDescriptorType = vars(weakref.KeyedRef)["key"]
-WEAK_CONTAINERS: tuple[Any, ...] = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
-REMOVALS = frozenset(cls()._remove.__code__ for cls in WEAK_CONTAINERS)
+WEAK_CONTAINERS: tuple[Any, ...] = (weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet())
+REMOVALS = frozenset(made._remove.__code__ for made in WEAK_CONTAINERS)
 """The callbacks of weak dicts and sets."""
 REFERENCES: weakref.WeakKeyDictionary[Any, dict[int, WeakReferenceMade]] = weakref.WeakKeyDictionary()
 """The references that a trace has made to each object, if they have no callback."""
@@ -163,7 +163,8 @@ def reference_init(vm: VM, self: Object, target: Object, callback: Object | None
 def is_held(vm: VM, target: Object) -> bool:
     """Return whether something but the trace keeps an object alive: a variable of a frame, or an object that can be reached from one.
 
-    A value from outside is also kept by what it was found in, unless the call has changed that.
+    Iterators and generators don't count: they let go of what they have when they end. A value from outside is also kept by what it was found in, unless the
+    call has changed that.
     """
     frames, level = [], 0
     while (found := vm.caller(level)) is not None:
@@ -177,7 +178,7 @@ def is_held(vm: VM, target: Object) -> bool:
             return True
         if obj.source is not None:
             sources.add(obj.source)
-        elif id(obj) not in made and not isinstance(obj, WeakReferenceMade):
+        elif id(obj) not in made and not isinstance(obj, WeakReferenceMade) and classes.lookup(obj.cls, "__next__") is None:
             made.add(id(obj))
             waiting += obj.referents()
             waiting += [] if obj.attrs is None else [obj.attrs]

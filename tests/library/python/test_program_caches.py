@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 import torch
-from agreement import agree_over_calls
+from agreement import Comparison, agree_over_calls
 
 import framejit
 
@@ -168,21 +168,80 @@ def test_a_cache_that_drops_results(maxsize):
     agree_over_calls(program, stops=True)
 
 
-def test_a_function_that_reads_what_the_call_has_changed():
+class State:
+    number = 1
+
+    def __init__(self):
+        self.number = 1
+        self.weight = torch.ones(4)
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.table = {"a": 1}
+
+
+def changes_an_attribute(state):
+    state.number += 1
+
+
+def changes_a_class(state):
+    State.number += 1
+
+
+def changes_a_dict(state):
+    state.table["b"] = 2
+
+
+def changes_a_tensor(state):
+    state.weight.add_(1)
+
+
+def changes_a_view(state):
+    state.weight[1:].mul_(3)
+
+
+def changes_statistics(state):
+    state.norm(x + 1)
+
+
+def changes_a_flag(state):
+    state.weight.requires_grad_(True)
+
+
+@pytest.mark.parametrize("reads", [
+    lambda state: torch.ones(4) * state.number, lambda state: torch.ones(4) * State.number, lambda state: torch.ones(4) * len(state.table),
+    lambda state: state.weight * 2, lambda state: state.weight[1:].sum(), lambda state: state.norm.running_mean * 1,
+])  # fmt: skip
+@pytest.mark.parametrize("change", [
+    changes_an_attribute, changes_a_class, changes_a_dict, changes_a_tensor, changes_a_view, changes_statistics, changes_a_flag,
+])  # fmt: skip
+def test_a_function_that_may_read_what_the_call_has_changed(change, reads):
     def program(compile):
-        state = {"n": 1, "other": 0}
-        table, plain = functools.cache(lambda: torch.ones(4) * state["n"]), functools.cache(lambda: torch.ones(4))
+        state, State.number = State(), 1
+        cached = functools.cache(lambda: reads(state))
 
         def step(t):
-            state["n"] += 1
-            return t + plain() + table()
+            change(state)
+            return t + cached(), cached().requires_grad
 
         f = compile(step)
-        seen = [f(x), f(x)]
-        table.cache_clear()
-        return [*seen, f(x), plain.cache_info()]
+        return [f(x), f(x), cached()]
 
-    agree_over_calls(program, stops=True)
+    expected, found = program(lambda fn: fn), program(lambda fn: framejit.compile(fn, backend="eager"))
+    Comparison().same(expected, found)
+
+
+def test_a_table_after_a_tensor_was_changed_in_place():
+    def program(compile):
+        total, plain = torch.zeros(4), functools.cache(lambda n: torch.arange(n) / n)
+
+        def step(t):
+            total.add_(1)
+            return t * plain(4) + total
+
+        f = compile(step)
+        return [f(x), f(x), plain.cache_info()]
+
+    agree_over_calls(program)
+    assert counts() == (1, 0, 0)
 
 
 def test_sizes_that_vary_are_looked_up_natively():

@@ -121,7 +121,43 @@ def of_a_key(t, keep):
     return t + 1, len(table)
 
 
-@pytest.mark.parametrize("function", [deleted, rebound, returned_from, taken_out, callback, of_a_key])
+def of_a_generator(t, keep):
+    def generated():
+        made = Node(t)
+        yield weakref.ref(made)
+
+    running = generated()
+    reference = next(running)
+    running.close()
+    return t + 1, reference() is None
+
+
+def of_an_iterator(t, keep):
+    made = Node(t)
+    reference, items = weakref.ref(made), iter([made])
+    del made
+    next(items)
+    return t + 1, reference() is not None, next(items, None), reference() is None
+
+
+def of_a_method(t, keep):
+    made = Node(t)
+    reference, method = weakref.ref(made), made.__init__
+    del made
+    alive = reference() is not None
+    del method
+    return t + 1, alive, reference() is None
+
+
+def of_a_cycle(t, keep):
+    made, other = Node(t), Node(t)
+    made.other, other.other = other, made
+    reference = weakref.ref(made)
+    del made, other
+    return t + 1, reference() is not None
+
+
+@pytest.mark.parametrize("function", [of_a_generator, of_an_iterator, of_a_method, of_a_cycle, deleted, rebound, returned_from, taken_out, callback, of_a_key])
 def test_an_object_that_has_ended_is_left_to_python(function):
     agree_over_calls(lambda compile: [(f(x, keep), list(map(type, keep))) for f in [compile(function)] for keep in ([], [3])], stops=True)
 
