@@ -33,6 +33,7 @@ from framejit.guards.tensor_spec import numbers_in
 from framejit.objects.arrays.numpyoperator import NUMPY
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
+from framejit.objects.numbers.pythonnumbers import PYTHON
 from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.operator_facts import only_writes
@@ -52,7 +53,7 @@ class NotKnown(Exception):
 
 
 class OnlyComputes(TorchDispatchMode):
-    """Stops operators that do more than compute their results: they draw random numbers, aren't torch's own, or write without `may_write`."""
+    """Stops operators that do more than compute their results: they draw random numbers, are another library's, or write without `may_write`."""
 
     def __init__(self, may_write: bool) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class OnlyComputes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        is_known = func is NUMPY or (isinstance(func, OpOverload) and func.namespace in ("aten", "prims") and bool(func._schema.returns))
+        is_known = func in (NUMPY, PYTHON) or (isinstance(func, OpOverload) and func.namespace in ("aten", "prims") and bool(func._schema.returns))
         if not is_known or (torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs)):
             raise NotKnown
         if not self._may_write and written_by(func, args, kwargs):
