@@ -946,3 +946,15 @@ def gradient_that_is_retained(given):
         return n
 
     return change, lambda: float(t.retains_grad)
+
+
+@kind
+def attribute_of_made_class(given):
+    class Made:
+        n = 2.0
+
+    def change():
+        Made.n += 1
+        return Made.n
+
+    return change, lambda: (Made.n, Made().n)

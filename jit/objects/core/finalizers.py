@@ -61,7 +61,7 @@ def outlives_reads(value: Object) -> bool:
             continue
         known.add(id(item))
         is_constant = item.source is None and item.value is not MISSING
-        if len(known) > MOST or (not is_constant and ends_visibly(item.cls)):
+        if len(known) > MOST or item.is_stand_in or (not is_constant and ends_visibly(item.cls)):
             return True
         waiting += item.referents()
     return False

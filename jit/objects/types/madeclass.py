@@ -63,6 +63,7 @@ class MadeClass(TypeObject):
     """
 
     __slots__ = ("bases", "initial", "changes", "finishers", "namespace", "trail")
+    is_stand_in = True
 
     def __init__(self, stand_in: type, bases: list[Object], initial: dict[str, Object], trail: Trail) -> None:
         super().__init__(type(stand_in), None, stand_in)
@@ -325,7 +326,8 @@ def new_class(vm: VM, meta: type, name: str, bases: list[Object], namespace: Ite
     """
     parents = tuple(vm.observe(base).constant(vm) for base in bases) or (object,)
     bases = bases or [vm.const(object)]
-    if classes.module(meta).partition(".")[0] == "torch":
+    module = classes.module(meta)
+    if type(module) is str and module.partition(".")[0] == "torch":
         vm.unsupported(breaks.UnsupportedCall(f"making a class of torch's metaclass {classes.qualname(meta)}"))
     if vm.raw_type_lookup(meta, "mro") is not type.__dict__["mro"]:
         vm.unsupported(breaks.UnsupportedCall(f"making a class whose metaclass {classes.qualname(meta)} has its own mro()"))

@@ -287,12 +287,15 @@ NO_ROW = {
     "CheckedHooks.check": "remembers which hooks were checked",
     "ClassChanges.store": "sets an attribute of a class, which is from outside",
     "DictIterator.check_ordered": "the step raises, and the iterator has ended",
+    "DictObject.number_addresses": "has addresses among the keys as numbers, which a program doesn't see",
     "DictObject.outdate": "native code changes the dict, in a call of its own between two graphs",
+    "DictObject.put": "notes that the keys are addresses; the change itself is that of `_put`",
     "ExceptionObject.set_traceback": "gives a traceback of the exception's own back, which `start_traceback` has a row for",
     "OnInput.take_off": "a hook on an input, which is announced as an effect",
     "PlaceIterator.next": "runs over hooks of modules, which are from outside",
     "RepeatedChanges.add": "remembers what backward passes after the graph change again",
     "RepeatedChanges.remove": "remembers what the graph itself has changed again",
+    "WeakReferenceMade.set_slot": "sets the key of a reference that is being made",
     "entering.enter_switch": "remembers the switches in force around a block",
 }
 """Methods that record a change, and why no row makes it."""
