@@ -11,7 +11,7 @@ from typing import Any
 GONE: Any = object()
 CachedFunction: type = type(functools.lru_cache(lambda: None))
 BEFORE_NAMES: Any = next(held for held in gc.get_referents(functools.lru_cache(lambda: None)) if type(held) is object)
-"""What keys have between positional and keyword arguments (Modules/_functoolsmodule.c: kwd_mark)."""
+"""The object that keys have between positional and keyword arguments (Modules/_functoolsmodule.c: kwd_mark)."""
 
 
 def key_of(args: Sequence[Any], kwargs: Mapping[str, Any], typed: bool) -> Any:
@@ -37,7 +37,7 @@ def strong_key(parts: Any) -> Any:
 
 
 def held_result(function: Any, key: Any, default: Any) -> Any:
-    """What the cache of a cached function holds under a key, or else the default. Nothing is counted, and the order of the cache's entries stays."""
+    """Return the result that a function's cache holds under a key, or else the default. Nothing is counted, and the order of the entries stays."""
     held = gc.get_referents(function)  # its type, key, result and type of each link, the cache, the function, BEFORE_NAMES, the type of links, ...
     mark = next(index for index, found in enumerate(held) if found is BEFORE_NAMES)
     cache, link = held[mark - 2], held[mark + 1]

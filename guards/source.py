@@ -655,7 +655,7 @@ class Referent(Source):
 
 
 class Cached(Source):
-    """What the cache of a function under functools.lru_cache holds, read without asking the cache. Payload: its key, as `caches.weak_parts` gives it."""
+    """A result in the cache of a function under functools.lru_cache, read without asking the cache. Payload: its key, as of `caches.weak_parts`."""
 
     __slots__ = ()
     accessor = "cached"

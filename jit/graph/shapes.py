@@ -214,7 +214,7 @@ class Shapes:
         """Give a number from outside a symbol; False if it is too large, or nan."""
         source = number.source
         assert source is not None
-        if not -LARGEST <= number.value < LARGEST:
+        if not -LARGEST < number.value < LARGEST - 1:  # symbols whose value is an end of their range are replaced by it
             return False
         if number.cls is float:
             self._state.trail.fill(number, "sym", self._free_float())

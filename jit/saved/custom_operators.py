@@ -64,8 +64,10 @@ def digest_of_operator(name: str) -> str:
 
 
 def code_reached(function: Any, seen: set[int]) -> list[Any] | None:
-    """What a function does, as plain data: its code, its defaults, and the same of the functions, outside of torch, that it refers to. None if it depends on
-    values whose content isn't plain."""
+    """Describe what a function does, as plain data: its code, its defaults, and the same of the functions, outside of torch, that it refers to.
+
+    None if it depends on values whose content isn't plain.
+    """
     if type(function) is not FunctionType:
         return None
     seen.add(id(function))

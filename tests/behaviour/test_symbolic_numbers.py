@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from agreement import Comparison
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import framejit
@@ -401,6 +401,8 @@ def outcome(function, *args):
 
 
 @settings(max_examples=100, deadline=None)
+@example(("+", 0.5, ("<=", "a", "n")), [(-1.5, 0.5, 0, 1), (0.25, 0.0, 3, 9), (5e-324, 0.5, -(2**63), -4)])
+@example(("max of two", "a", "n"), [(1.0, 0.0, 0, 0), (0.0, 0.0, 0, 0), (0.0, 0.0, 2**63 - 1, 0)])
 @given(TREES, st.lists(st.tuples(FLOATS, FLOATS, INTS, INTS), min_size=3, max_size=5))
 def test_random_arithmetic(tree, calls) -> None:
     """Numbers that vary from the second call on, in one expression: Python's own values, types and errors."""

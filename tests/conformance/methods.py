@@ -32,7 +32,7 @@ PATIENCE = 10
 
 
 def compiled_call(method: Callable[[], object]) -> None:
-    """What takes the place of `TestCase._callTestMethod`: the method is called from a compiled function, which knows nothing of earlier ones."""
+    """Replace `TestCase._callTestMethod`: the method is called from a compiled function, which knows nothing of earlier ones."""
     import framejit
 
     framejit.reset()
@@ -40,7 +40,7 @@ def compiled_call(method: Callable[[], object]) -> None:
 
 
 def statistics() -> dict[str, Any]:
-    """What framejit has counted since the method began; empty if it isn't loaded."""
+    """Return the statistics of framejit since the method began; empty if it isn't loaded."""
     report = sys.modules.get("framejit.report")
     return {} if report is None else report.statistics()
 

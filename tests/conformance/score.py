@@ -58,7 +58,7 @@ FAMILIES: dict[str, str] = {
 
 @dataclass
 class Report:
-    """What became of the methods of one module, by method.
+    """The outcomes of the methods of one module, by method.
 
     `verdicts`: see above. `details`: tracebacks of those that are not the same. `reasons`: why a compiled method was split or ran uncompiled; none if it was
     compiled whole. Methods that were skipped have no entry there.

@@ -26,7 +26,7 @@ WIDTH = 32
 TEXT_WIDTHS = ("cross_attention_dim", "joint_attention_dim", "caption_channels", "text_dim", "text_embed_dim", "cap_feat_dim", "in_text_dim", "context_in_dim")
 """Names of the arguments that say how wide the embeddings of a text are."""
 OPTIONAL = ("encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids")
-"""What is given even if `forward` doesn't insist on it."""
+"""The arguments that are given even if `forward` doesn't require them."""
 MOST_CORRECTIONS = 6
 
 Values = dict[str, Any]
@@ -99,7 +99,7 @@ def _axes(sizes: Mapping[str, Any]) -> int:
 
 
 def _rules(sizes: Mapping[str, Any], shape: Shape) -> dict[str, Callable[[], Any]]:
-    """How the value of an argument of `forward` is made. Names that stand for several arguments are patterns."""
+    """By the name of an argument of `forward`, the function that makes its value. Names that stand for several arguments are patterns."""
     text = next((sizes[name] for name in TEXT_WIDTHS if sizes.get(name)), WIDTH)
     text = text[0] if isinstance(text, (list, tuple)) else text
     pooled = sizes.get("pooled_projection_dim") or WIDTH

@@ -59,7 +59,7 @@ class Object:
     """True if each value is created empty and then filled (mutable, possibly cyclic)."""
 
     is_stand_in: ClassVar[bool] = False
-    """Whether `value` only stands, while tracing, for an object that the trace makes."""
+    """True if `value` only stands, while tracing, for an object that the trace makes."""
 
     is_address: ClassVar[bool] = False
     """Whether it is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""
