@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from framejit.process.when_needed import is_loaded, when_needed
 
 compiling = when_needed("framejit.backends.inductor_compile")
 config = when_needed("torch._inductor.config")
+backward_passes = when_needed("framejit.backends.backward_passes")
 units = when_needed("framejit.backends.translation_units")
 PASSES = (
     "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass",
@@ -71,8 +72,10 @@ class InductorBackend(Backend):
             return bool(self.patches.get(name))
         return bool(getattr(config, name, None))
 
-    def for_several(self) -> contextlib.AbstractContextManager[None]:
-        return units.several_together()  # type: ignore[no-any-return]
+    @contextlib.contextmanager
+    def for_several(self) -> Iterator[None]:
+        with units.several_together(), backward_passes.postponed():
+            yield
 
     def instructions(self) -> frozenset[str] | None:
         if self.patches.get("cpp.simdlen") != WIDTH_OF_AVX2 or self.patches.get("cpp.march") not in LEVELS:

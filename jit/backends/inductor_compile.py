@@ -24,13 +24,14 @@ from torch.compiler import config as config_of_compiler
 from torch.utils._pytree import tree_leaves
 
 from framejit import config as framejit_config
-from framejit.backends import changed_inputs, memory
+from framejit.backends import backward_passes, changed_inputs, memory
 from framejit.backends.calling import unbox
 from framejit.backends.contexts import share_memory
 from framejit.backends.ecosystem import compile_lock
 from framejit.backends.inductor_code import CompiledPart, CompiledParts, InputsOnly, note_maker
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
+from framejit.backends.regions.pieces import symbols_in
 from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.backends.view_geometry import has_offset
@@ -106,10 +107,13 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     parts = CompiledParts()
     inner = functools.partial(compile_inner, parts=parts, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())
     # AOTAutograd's cache wouldn't tell what `note_maker` needs to know; Inductor's own is asked in any case. Code for other devices isn't kept.
-    is_kept = framejit_config.current().cache and all(given.device.type == "cpu" for given in example_inputs if isinstance(given, torch.Tensor))
-    settings: dict[str, Any] = {"enable_autograd_cache": False} if shared or is_kept else {}
+    is_on_cpu = all(given.device.type == "cpu" for given in example_inputs if isinstance(given, torch.Tensor))
+    settings: dict[str, Any] = {"enable_autograd_cache": False} if shared or (framejit_config.current().cache and is_on_cpu) else {}
     if underway.is_beside() or "cache" in framejit_config.current().checks():
         settings["force_non_lazy_backward_lowering"] = True  # else the program would wait for it at its first backward pass
+    elif is_on_cpu and (passes := backward_passes.POSTPONED.get()) is not None and may_postpone(example_inputs, settings):
+        settings["force_non_lazy_backward_lowering"] = True  # it is handed to `compile_inner` at once, which postpones it
+        inner = functools.partial(inner, passes=passes, patches=patches)
     with compile_lock(), functorch_config.patch(settings), as_framejit_compiles(apart):
         describe_system()
         made = compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
@@ -117,6 +121,16 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     if type(fn) is types.FunctionType:
         note_maker(fn, parts, shared)
     return made
+
+
+def may_postpone(inputs: Sequence[Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether the backward pass of a graph may wait for those of the graph's other pieces.
+
+    Sizes that vary may get guards from it, which the forward pass has to know. AOTAutograd's cache would want its code at once, as does a program that has
+    told AOTAutograd to compile it at once.
+    """
+    wants_code = settings.get("enable_autograd_cache", functorch_config.enable_autograd_cache) or functorch_config.force_non_lazy_backward_lowering
+    return not wants_code and not symbols_in(inputs)
 
 
 def offsets_in(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
@@ -176,17 +190,38 @@ def compile_inner(
     apart: str = "",
     compilation: underway.Compilation | None = None,
     parts: CompiledParts | None = None,
+    passes: backward_passes.BackwardPasses | None = None,
+    patches: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Any:
     """torch's `compile_fx_inner`, on a rewritten graph of ATen operators.
 
     `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`; `compilation`: what the graph was traced in;
-    `parts`: is told of the result.
+    `parts`: is told of the result; `passes`: where a backward pass waits to be compiled, with these `patches` of Inductor's settings.
     """
     context, is_backward = torch._guards.TracingContext.try_get(), bool(kwargs.get("is_backward"))
+    metadata = context.fw_metadata if context is not None else None
     without = gradients_left_out(gm) if is_backward else ()
-    if memories is not None and not is_backward and context is not None and context.fw_metadata is not None:
-        memories.tell_apart(gm, context.fw_metadata.num_mutated_inp_runtime_indices)
+    if memories is not None and not is_backward and metadata is not None:
+        memories.tell_apart(gm, metadata.num_mutated_inp_runtime_indices)
+
+    compile_now = functools.partial(compile_rewritten, gm, example_inputs, apart, patches or {}, kwargs)
+
+    def note(made: Any) -> None:
+        if parts is not None:
+            code = inputs_only(gm) if type(made) is types.FunctionType else made
+            parts.add(CompiledPart(code, metadata, bool(kwargs.get("is_inference")), is_backward, without))
+
+    if passes is not None and is_backward:
+        return passes.postpone(compile_now, note)
+    with underway.continued(compilation):
+        made = compile_now()
+    note(made)
+    return made
+
+
+def compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], apart: str, patches: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any:
+    """Inductor's code for a graph of ATen operators, which is rewritten first. `patches`: changes of Inductor's settings; the others: see `compile_inner`."""
     without_alpha(gm.graph)
     compute_once(gm.graph)
     gm.recompile()
@@ -194,13 +229,8 @@ def compile_inner(
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with underway.continued(compilation), config.patch(settings), as_framejit_compiles(apart):
-        made = compile_fx_inner(gm, example_inputs, **kwargs)
-    if parts is not None:
-        metadata = context.fw_metadata if context is not None else None
-        code = inputs_only(gm) if type(made) is types.FunctionType else made
-        parts.add(CompiledPart(code, metadata, bool(kwargs.get("is_inference")), is_backward, without))
-    return made
+    with config.patch({**patches, **settings}), as_framejit_compiles(apart):
+        return compile_fx_inner(gm, inputs, **kwargs)
 
 
 def inputs_only(gm: fx.GraphModule) -> InputsOnly | None:
