@@ -10,9 +10,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from framejit._runtime import ACCESSORS, LEAVES, GuardTree
+from framejit.guards.container_sources import LookedUp
 from framejit.guards.kinds import Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
-from framejit.guards.source import MISSING, Call, LookedUp, Pinned, Root, Source
+from framejit.guards.source import MISSING, Call, Pinned, Root, Source
 from framejit.program import classes
 
 

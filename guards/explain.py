@@ -13,10 +13,11 @@ from torch.optim import Optimizer
 
 from framejit.errors import RESUMED, after_break, program_name
 from framejit.guards.build import check_all
+from framejit.guards.container_sources import IteratorItem
 from framejit.guards.global_state import GlobalState, setting_text
 from framejit.guards.kinds import Change, Difference, Equals, Guard, InOrderOfDict, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
-from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
+from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 from framejit.program.naming import short
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
+from framejit.guards.container_sources import ItemCount
+from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, is_on_cpu, mismatch, numbers_in
 from framejit.program import classes
 from framejit.program.naming import constant, short, with_article

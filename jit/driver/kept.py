@@ -34,11 +34,12 @@ from framejit.driver.entry_spec import EntrySpec, Replacement, ended, hand_back,
 from framejit.driver.options import Options
 from framejit.driver.request import Origin
 from framejit.errors import UserFrame
+from framejit.guards.container_sources import LookedUp
 from framejit.guards.explain import explain_failure
 from framejit.guards.global_state import GlobalState, renewed, with_setting
 from framejit.guards.kinds import Equals, Guard, OfObject
 from framejit.guards.relations import Distinct
-from framejit.guards.source import Call, Item, LookedUp, Pinned, Source
+from framejit.guards.source import Call, Item, Pinned, Source
 from framejit.guards.source import Path as SourcePath
 from framejit.process import collector
 from framejit.program import classes

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from framejit import _runtime
 from framejit.guards import script_source, tensor_source
 from framejit.guards.build import build
+from framejit.guards.container_sources import DictKey
 from framejit.guards.explain import describe, explain_failure, notes
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
@@ -40,7 +41,6 @@ from framejit.guards.shapes import Read, ShapesHold
 from framejit.guards.source import (
     MISSING,
     SOURCES,
-    DictKey,
     Index,
     InstanceDict,
     Item,

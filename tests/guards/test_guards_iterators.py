@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from framejit._runtime import ITERATOR_FIELDS, Unset, iterator_field, set_iterator_fields
 from framejit.guards.build import build
+from framejit.guards.container_sources import IteratorField, IteratorItem
 from framejit.guards.iterators import LIST_REVERSE_ITERATOR, upcoming
 from framejit.guards.kinds import Equals, IsMissing, IsPresent
-from framejit.guards.source import MISSING, IteratorField, IteratorItem, Root
+from framejit.guards.source import MISSING, Root
 
 FIELDS = ("sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for name in names))
 
@@ -240,7 +241,8 @@ import torch
 from framejit._runtime import ITERATOR_FIELDS
 from framejit.guards.build import build
 from framejit.guards.kinds import IsPresent
-from framejit.guards.source import IteratorField, IteratorItem, Local, Root, Slot
+from framejit.guards.container_sources import IteratorField, IteratorItem
+from framejit.guards.source import Local, Root, Slot
 marker = object()
 makers = [lambda: iter([marker] * 4), lambda: reversed([marker] * 4), lambda: iter((marker,) * 4), lambda: iter({1: marker}.items()),
           lambda: reversed({1: marker}.values()), lambda: iter(range(10**12, 10**13, 10**12)), lambda: iter("\\u20ac" * 3), lambda: iter(b"abc"),

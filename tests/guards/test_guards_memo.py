@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from framejit.guards.build import BuiltGuards, build
+from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import (
     CodeIs,
     DictKeys,
@@ -37,8 +38,6 @@ from framejit.guards.source import (
     Call,
     CellContents,
     ClosureCell,
-    DictKey,
-    DictValueAt,
     FrameFunction,
     FunctionField,
     Index,

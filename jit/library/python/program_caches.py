@@ -14,7 +14,8 @@ from framejit.graph.check_order import changes_outside
 from framejit.graph.fake import is_declared, storages
 from framejit.graph.prune import has_effect
 from framejit.guards.caches import held_result, key_of, weak_parts
-from framejit.guards.source import MISSING, Cached, Pinned
+from framejit.guards.container_sources import Cached
+from framejit.guards.source import MISSING, Pinned
 from framejit.objects.core import abstract
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object, Raise

@@ -10,9 +10,10 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
+from framejit.guards.container_sources import DictKey, SetElement
 from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct, Same
-from framejit.guards.source import MISSING, DictKey, SetElement
+from framejit.guards.source import MISSING
 from framejit.objects.core.object import VM, Object, may_be_address, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes

@@ -6,8 +6,9 @@ from collections import deque
 from typing import Any
 
 from framejit import breaks
+from framejit.guards.container_sources import DequeIndex
 from framejit.guards.kinds import Equals, Length
-from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
+from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import c_new

@@ -13,8 +13,9 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from framejit import breaks
+from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
-from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
+from framejit.guards.source import MISSING, InstanceDict, Item, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
 from framejit.objects.core.registry import wraps

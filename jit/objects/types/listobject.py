@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from framejit.guards.container_sources import ItemCount
 from framejit.guards.kinds import Length
-from framejit.guards.source import MISSING, Index, ItemCount, Source
+from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from framejit import breaks
+from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import InOrderOfDict
-from framejit.guards.source import DictKey, DictValueAt
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types.dictobject import ITERATOR_TYPES, DictObject, Entry, dict_iterator_at, is_in_order, view_item

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from framejit.guards.container_sources import IndexLookedUp, ItemLookedUp
 from framejit.guards.kinds import IsMissing, IsPresent
-from framejit.guards.source import MISSING, IndexLookedUp, Item, ItemLookedUp, Local, Source
+from framejit.guards.source import MISSING, Item, Local, Source
 from framejit.objects.core.object import VM, Object
 from framejit.objects.types.constobject import ConstObject
 

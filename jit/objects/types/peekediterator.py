@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from framejit import breaks
+from framejit.guards.container_sources import IteratorField, IteratorItem
 from framejit.guards.iterators import (
     BACKWARD,
     DICT_ITERATORS,
@@ -17,7 +18,7 @@ from framejit.guards.iterators import (
     upcoming,
 )  # fmt: skip
 from framejit.guards.kinds import Equals, IsMissing, IsPresent, TypeIs
-from framejit.guards.source import IteratorField, IteratorItem, Source
+from framejit.guards.source import Source
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.iterobject import ForeignIterator

@@ -8,10 +8,11 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards.container_sources import SetElement
 from framejit.guards.kinds import Length, SetEquals, ValueIs
 from framejit.guards.relations import Element, cannot_equal_others
 from framejit.guards.set_order import order_after
-from framejit.guards.source import MISSING, SetElement, Source
+from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import (
     NUMBERS_OF_FIXED_HASH,

@@ -23,8 +23,9 @@ from torch import fx
 from framejit.graph.builder import TorchVM
 from framejit.graph.fake import version_of
 from framejit.graph.inner import likeness
+from framejit.guards.container_sources import LookedUp
 from framejit.guards.kinds import Guard, TensorMatch, TypeIs, exact_key
-from framejit.guards.source import MISSING, LookedUp, Pinned, Source
+from framejit.guards.source import MISSING, Pinned, Source
 from framejit.library.torch.inner_graphs.inner_function import FunctionGraph
 from framejit.objects.core.object import Object, settle
 from framejit.objects.numbers.numberobject import NumberObject
