@@ -14,7 +14,8 @@ from framejit.guards.container_sources import DictKey, SetElement
 from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct, Same
 from framejit.guards.source import MISSING
-from framejit.objects.core.object import VM, Object, may_be_address, settle
+from framejit.objects.core.addresses import may_be_address
+from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes
 

@@ -8,7 +8,8 @@ import torch
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core.object import ON_ADDRESSES, VM, Codegen, Object
+from framejit.objects.core.addresses import ON_ADDRESSES
+from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_classes import address_of, storage_of
 

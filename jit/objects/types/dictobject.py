@@ -17,7 +17,8 @@ from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, InstanceDict, Item, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart, unhashable
+from framejit.objects.core.addresses import tell_keys_apart
+from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
 from framejit.objects.types.iterobject import IteratorObject

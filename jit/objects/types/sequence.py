@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from framejit import breaks
 from framejit.objects.core import abstract, operators, wording
-from framejit.objects.core.object import VM, Object, fold, tell_tables_apart
+from framejit.objects.core.addresses import tell_tables_apart
+from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.types.constobject import NOT_IMPLEMENTED, would_be_knowable
 from framejit.objects.types.sliceobject import SliceObject
 

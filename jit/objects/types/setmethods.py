@@ -7,7 +7,8 @@ from typing import Any
 
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, differences, text
-from framejit.objects.core.object import VM, Object, tell_keys_apart, tell_tables_apart
+from framejit.objects.core.addresses import tell_keys_apart, tell_tables_apart
+from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED

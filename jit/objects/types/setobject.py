@@ -14,6 +14,7 @@ from framejit.guards.relations import Element, cannot_equal_others
 from framejit.guards.set_order import order_after
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
+from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import (
     NUMBERS_OF_FIXED_HASH,
     VM,
@@ -22,7 +23,6 @@ from framejit.objects.core.object import (
     NotConstant,
     Object,
     settle,
-    tell_keys_apart,
     unhashable,
 )
 from framejit.objects.core.registry import wrapper_for, wraps
