@@ -69,6 +69,15 @@ class DeclaredShapes:
             if name not in known:
                 raise BadArgument(f"compile(): shapes names {name!r}, which is no argument{suggestion(name, known, listing=True)}")
 
+    def keys(self) -> Iterator[Any]:
+        """The indices and keys of the items of containers that have declarations."""
+        waiting: list[Declaration] = [declared for _, declared in self.arguments]
+        while waiting:
+            declared = waiting.pop()
+            for key, item in declared.items if isinstance(declared, OfContainer) else ():
+                yield key
+                waiting.append(item)
+
     def find(self, call: Call) -> FoundShapes:
         """The declarations for a call. Raises ConstraintViolation where a size is another than was declared."""
         if not self.arguments:

@@ -29,7 +29,6 @@ from framejit import config, logs
 from framejit._runtime import CompiledFunction, Entry
 from framejit.breaks import Break
 from framejit.driver.compiled_module import home
-from framejit.driver.declared import DeclaredShapes
 from framejit.driver.entry_spec import EntrySpec, Replacement, ended, hand_back, make
 from framejit.driver.options import Options
 from framejit.driver.request import Origin
@@ -155,8 +154,7 @@ def reads(options: Options) -> bool:
         return False
     return (
         options.config.cache and config.current().cache and not is_recording() and not any(map(logs.enabled, DETAILS))
-        and options.shapes == DeclaredShapes() and not options.backend.cudagraphs() and not options.backend.freezes()
-        and options.backend.name in ("eager", "inductor")
+        and not options.backend.cudagraphs() and not options.backend.freezes() and options.backend.name in ("eager", "inductor")
     )  # fmt: skip
 
 
@@ -177,11 +175,11 @@ def short(value: Any) -> str:
 def key_of(call: Call, cls: type | None, options: Options) -> Any:
     """Plain data that tell calls apart for which different entries were made; None if options aren't plain data."""
     settings = {field.name: getattr(options.config, field.name) for field in fields(options.config) if field.name not in IGNORED_OPTIONS}
-    if not is_plain(options.backend.kwargs):
+    if not is_plain(options.backend.kwargs) or not all(map(is_plain, options.shapes.keys())):
         return None
     return (
         *frame_of(call, cls), options.backend.name, sorted(options.backend.kwargs.items()),
-        options.dynamic, options.regions, options.branches, options.fullgraph, settings,
+        options.dynamic, options.shapes, options.regions, options.branches, options.fullgraph, settings,
     )  # fmt: skip
 
 

@@ -319,6 +319,20 @@ def test_changes_of_circumstances_are_noticed(programs: Programs, monkeypatch: p
     assert outcome(programs.start()) == 0
 
 
+def test_declared_sizes(programs: Programs) -> None:
+    """An entry for declared sizes serves all of them, and refuses others as if it had been compiled in this process."""
+    rows = torch.export.Dim("rows", min=3, max=8)
+    assert outcome(programs.start(), shapes={"x": (rows, 4)}) == 1
+    assert outcome(programs.start(), torch.randn(7, 4), shapes={"x": (rows, 4)}) == 0
+    compiled = framejit.compile(programs.start().made(), backend="eager", shapes={"x": (rows, 4)})
+    for refused in (2, 9):
+        with pytest.raises(framejit.ConstraintViolation, match=f"is {refused}; it was declared to be 'rows' from 3 to 8"):
+            compiled(torch.randn(refused, 4))
+    assert framejit.statistics()["frames"] == 0
+    assert outcome(programs.start(), torch.randn(7, 4), shapes={"x": ("rows", 4)}) == 1
+    assert outcome(programs.start(), torch.randn(7, 4)) == 1
+
+
 DECIDING = '''
 import torch
 
