@@ -269,25 +269,28 @@ def _image_of(batch: int, length: int) -> tuple[torch.Tensor, ...]:
 
 _DEEP: dict[str, Any] = {**SMALL, "num_hidden_layers": LAYERS}
 
+OVERHEAD = 0.05
+"""The ratio framejit / torch.compile that the overhead of a call is to reach."""
+
 CASES: tuple[Case, ...] = (
-    Case("add", "`x + y` on two tensors of 8 elements", _add, 0.3),
-    Case("containers", f"the sum of {ENTRIES} tensors in a list and {ENTRIES} in a dict", _total, 0.4),
+    Case("add", "`x + y` on two tensors of 8 elements", _add, OVERHEAD),
+    Case("containers", f"the sum of {ENTRIES} tensors in a list and {ENTRIES} in a dict", _total, OVERHEAD),
     Case(
         "entries5",
         "a function compiled for five values of a string; a call is one with each of them, and what it needs was used longest ago",
         _activate,
-        0.3,
+        OVERHEAD,
         ("relu", "tanh", "sigmoid", "double", "negative"),
     ),
-    Case("conv36", f"{LAYERS} blocks of convolution, batch normalisation and ReLU, 8 channels", _blocks, 0.1),
-    Case("bert36", f"BERT with {LAYERS} layers of width 64, with padding and labels", _text(encoder("Bert", **_DEEP)), 0.1),
+    Case("conv36", f"{LAYERS} blocks of convolution, batch normalisation and ReLU, 8 channels", _blocks, OVERHEAD),
+    Case("bert36", f"BERT with {LAYERS} layers of width 64, with padding and labels", _text(encoder("Bert", **_DEEP)), OVERHEAD),
     Case(
         "qwen36",
         f"Qwen3 with {LAYERS} layers of width 64, with labels and cache",
         _text(decoder("Qwen3", num_key_value_heads=2, head_dim=16, **_DEEP)),
-        0.1,
+        OVERHEAD,
     ),
-    Case("decoder82", f"{DEEPER} decoder layers of width 32 with four floats among the attributes of each", _layers, 0.05),
+    Case("decoder82", f"{DEEPER} decoder layers of width 32 with four floats among the attributes of each", _layers, OVERHEAD),
 )
 
 GUARD_CASES = tuple(
