@@ -19,6 +19,15 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 
 
+def merged(text: str, rows: Sequence[Sequence[str]], names: int, order: Sequence[str]) -> list[Sequence[str]]:
+    """The rows of the table in a text, if it has one, with those of a new run in place of the rows whose first `names` cells are the same.
+
+    `order`: what the first cells are, in the order of the table.
+    """
+    found: dict[tuple[str, ...], Sequence[str]] = {tuple(row[:names]): row for row in [*cells(text), *rows]}
+    return sorted(found.values(), key=lambda row: order.index(row[0]))
+
+
 def fixed(cells: Sequence[str], widths: Sequence[int]) -> str:
     """One line with each cell padded to its width."""
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()

@@ -85,7 +85,8 @@ def main() -> int:
     if ratios:
         print(f"ratio: geometric mean {statistics.geometric_mean(ratios):.3f}, largest {max(ratios):.3f}")
     if options.markdown:
-        options.markdown.write_text(document(rows), encoding="utf-8")
+        before = options.markdown.read_text(encoding="utf-8") if options.markdown.exists() else ""
+        options.markdown.write_text(document(markdown.merged(before, rows, 1, list(MODELS))), encoding="utf-8")
     return 0
 
 

@@ -4,7 +4,7 @@ Each figure is that of a fresh process.
 
     python -m tools.bench.start                                  every model, inference and training, the first traces and the growth
     python -m tools.bench.start --only bert24,vit24 --measure inference
-    python -m tools.bench.start --markdown docs/start-table.md
+    python -m tools.bench.start --markdown docs/start-table.md   replaces the rows of the page that the run has measured
 
 The compilers: framejit; framejit without regions (`regions=False`); torch.compile; and torch.compile with each layer marked `nested_compile_region`.
 """
@@ -302,7 +302,14 @@ def main() -> int:
         if figures:
             print(f"{HEADER[column]}: geometric mean {statistics.geometric_mean(figures):.3f}, largest {max(figures):.2f}")
     if options.markdown:
-        options.markdown.write_text(document(rows, short["trace"], short["growth"]), encoding="utf-8")
+        before = options.markdown.read_text(encoding="utf-8") if options.markdown.exists() else ""
+        first, traces, growth = [*before.split("\n## "), "", ""][:3]
+        page = document(
+            markdown.merged(first, rows, 2, list(MODELS)),
+            markdown.merged(traces, short["trace"], 1, TRACED),
+            markdown.merged(growth, short["growth"], 1, list(GROWING)),
+        )
+        options.markdown.write_text(page, encoding="utf-8")
     return 0
 
 
