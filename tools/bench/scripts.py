@@ -1,4 +1,4 @@
-"""Training scripts of the packages that people train with, and of users of torch alone, beside torch.compile: the same losses and weights as eager's, and where and why graphs break.
+"""Training scripts of packages and of users of torch alone, beside torch.compile: losses and weights as in eager, and where and why graphs break.
 
 Each script runs in a process of its own, for each compiler: with its model compiled and its loop left alone, and with its whole step compiled. Scripts whose
 packages aren't installed are skipped: `make scripts` installs them. torch.compile has its switch for gradients inside graphs on, if it has one.
