@@ -122,7 +122,7 @@ class DequeIndex(Source):
 
 
 class ItemCount(Source):
-    """The number of items of a list (the length slot of list itself)."""
+    """The number of items of a list or deque (the length slot of list or deque itself)."""
 
     __slots__ = ()
     accessor = "item_count"
@@ -130,7 +130,8 @@ class ItemCount(Source):
     is_new_each_time = True
 
     def step(self, value: Any) -> Any:
-        return list.__len__(value) if issubclass(type(value), list) else MISSING
+        cls = list if issubclass(type(value), list) else deque if issubclass(type(value), deque) else None
+        return MISSING if cls is None else cls.__len__(value)
 
 
 class Cached(Source):

@@ -297,7 +297,7 @@ class Length(Guard):
         return builtin_length(value) == self.length
 
     def varying(self, value: Any) -> Source | None:
-        return ItemCount(self.source, 0) if type(value) is list and len(value) != self.length else None
+        return ItemCount(self.source, 0) if type(value) in (list, deque) and len(value) != self.length else None
 
     def expected(self) -> str:
         return f"has length {self.length}"

@@ -124,6 +124,11 @@ class Framejit(Compiler):
         )
 
 
+def is_recompile(metrics: Any) -> bool:
+    """Whether torch.compile compiled a frame again: its id is 'frame/number', or longer where the compilation belongs to a backward pass."""
+    return bool(metrics.co_name and metrics.compile_id) and int(metrics.compile_id.rpartition("/")[2].partition("_")[0]) > 0
+
+
 class Torch(Compiler):
     """torch.compile, counted by its own counters."""
 
@@ -131,6 +136,7 @@ class Torch(Compiler):
 
     def __init__(self) -> None:
         self.utils = importlib.import_module("torch._dynamo.utils")
+        self.utils.set_compilation_metrics_limit(100_000)
 
     def compile(self, function: Any, backend: Backend, dynamic: bool | None = None) -> Any:
         return torch.compile(function, backend=backend, dynamic=dynamic)
@@ -138,6 +144,7 @@ class Torch(Compiler):
     def reset(self) -> None:
         torch.compiler.reset()
         self.utils.counters.clear()
+        self.utils.clear_compilation_metrics()
         super().reset()
 
     def statistics(self) -> Statistics:
@@ -146,7 +153,7 @@ class Torch(Compiler):
         return Statistics(
             graphs=counters["stats"]["unique_graphs"],
             graph_breaks=sum(breaks.values()),
-            recompiles=sum(counters["recompiles"].values()),
+            recompiles=sum(map(is_recompile, self.utils.get_compilation_metrics())),
             reasons=tuple(reason.splitlines()[0] for reason in breaks),
         )
 

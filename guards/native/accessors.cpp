@@ -299,7 +299,9 @@ const Registered<AccessorKind> deque_index({
 
 const Registered<AccessorKind> item_count({
     .name = "item_count",
-    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) { return PyList_Check(base) ? PyLong_FromSsize_t(PyList_GET_SIZE(base)) : nullptr; },
+    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) {
+        return PyList_Check(base) || PyObject_TypeCheck(base, deque) ? PyLong_FromSsize_t(Py_SIZE(base)) : nullptr;
+    },
     .creates = true,
 });
 

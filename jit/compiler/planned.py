@@ -172,7 +172,7 @@ def guard_aliasing(attempt: Attempt) -> None:
         obj = logged.effect
         if not isinstance(obj, Object) or obj.source is None:
             continue
-        others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
+        others = tuple(other.source for other in observed if other.source not in (None, obj.source) and other.cls is obj.cls)
         if others:
             tracer.guards.add(Distinct(obj.source, line_of(attempt, logged.position), others))
 

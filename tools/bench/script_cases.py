@@ -1,7 +1,6 @@
 """Training scripts as their authors write them: loops and trainers of the packages that people train with, on tiny models with random weights.
 
-Each script is a function that trains and returns the outcome. It asks its `Way` which part is to be compiled: `way.model(model)` if the loop is left
-alone, `way.step(function)` if the whole step is compiled. Each returns its argument unchanged in eager, and if the other part is to be compiled.
+Each script is a function that trains and returns the outcome; it asks its `Way` (script_way.py) which part is to be compiled.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ import contextlib
 import importlib.util
 import logging
 import math
+import random
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -22,44 +22,13 @@ from torch import nn
 from torch.optim import lr_scheduler, swa_utils
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from tools.bench import script_agents, script_sequences, script_vision
+from tools.bench.script_way import STEPS, VOCABULARY, Trained, Way, state_of
 from tools.libraries import timm, transformers
 
-STEPS = 8
-VOCABULARY = 64
 TINY: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 32,
 }  # fmt: skip
-
-
-def same(value: Any) -> Any:
-    return value
-
-
-@dataclass(frozen=True)
-class Way:
-    """Which part of a script is compiled, and how: a function for the model, and one for the step."""
-
-    model: Callable[[Any], Any] = same
-    step: Callable[[Any], Any] = same
-
-
-@dataclass
-class Trained:
-    """The outcome of a script: what it reports step by step, and all that it has changed."""
-
-    losses: list[Any]
-    state: list[Any] = field(default_factory=list)
-
-
-def state_of(*things: Any) -> list[Any]:
-    """Tensors of modules, and states and learning rates of optimizers."""
-    found: list[Any] = []
-    for thing in things:
-        if isinstance(thing, nn.Module):
-            found.append([value.detach().clone() for value in (*thing.parameters(), *thing.buffers())])
-        else:
-            found += [thing.state_dict()["state"], [group["lr"] for group in thing.param_groups]]
-    return found
 
 
 def tokens(count: int) -> torch.Tensor:
@@ -519,9 +488,10 @@ class Script:
         """Train from the same weights, data and random streams each time. The last loss shows the state of the random streams then."""
         torch.manual_seed(0)
         numpy.random.seed(0)
+        random.seed(0)
         with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
             trained = self.train(way)
-        trained.losses.append((float(torch.rand(())), float(numpy.random.rand())))
+        trained.losses.append((float(torch.rand(())), float(numpy.random.rand()), random.random()))
         return trained
 
 
@@ -537,6 +507,26 @@ SCRIPTS: dict[str, Script] = {
     "scaler": Script(scaler),
     "averaging": Script(averaging),
     "epochs": Script(epochs),
+    "multimodal": Script(script_sequences.multimodal),
+    "experts": Script(script_sequences.experts),
+    "speech": Script(script_sequences.speech),
+    "beams": Script(script_sequences.beams),
+    "lattice": Script(script_sequences.lattice),
+    "tokeniser": Script(script_sequences.tokeniser),
+    "curriculum": Script(script_sequences.curriculum),
+    "forecasting": Script(script_sequences.forecasting),
+    "diffusion": Script(script_vision.diffusion),
+    "moving": Script(script_vision.moving),
+    "detection": Script(script_vision.detection),
+    "contrastive": Script(script_vision.contrastive),
+    "distillation": Script(script_vision.distillation),
+    "accumulation": Script(script_vision.accumulation),
+    "quantisation": Script(script_vision.quantisation),
+    "style": Script(script_vision.style),
+    "folds": Script(script_vision.folds),
+    "messages": Script(script_agents.messages),
+    "ppo": Script(script_agents.ppo),
+    "replay": Script(script_agents.replay),
 }
 
 

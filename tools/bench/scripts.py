@@ -1,4 +1,4 @@
-"""Training scripts of the packages that people train with, beside torch.compile: the same losses and weights as eager's, and where and why graphs break.
+"""Training scripts of packages and of users of torch alone, beside torch.compile: losses and weights as in eager, and where and why graphs break.
 
 Each script runs in a process of its own, for each compiler: with its model compiled and its loop left alone, and with its whole step compiled. Scripts whose
 packages aren't installed are skipped: `make scripts` installs them. torch.compile has its switch for gradients inside graphs on, if it has one.
@@ -109,11 +109,12 @@ def document(options: argparse.Namespace, sections: list[str], skipped: list[str
     """The Markdown page."""
     command = f"python tools/bench/scripts.py --backend {options.backend} --markdown {options.markdown}"
     return "\n".join([
-        "# Training scripts of other packages",
+        "# Training scripts",
         "",
         f"Written by `{command}`: torch {torch.__version__}, {options.threads} thread(s). `make scripts` installs the packages and runs it.",
         "",
-        "Each script trains a tiny model with random weights, as its package's users write it (`tools/bench/script_cases.py`): once with the *model* compiled",
+        "Each script trains a tiny model with random weights, as its package's users write it (`tools/bench/script_cases.py`), or as users of torch alone do",
+        "(`script_sequences.py`, `script_vision.py`, `script_agents.py`): once with the *model* compiled",
         "and the loop left alone, once with the whole *step*. *losses* (with metrics, and where the random streams stand in the end) and *state* (parameters,",
         "buffers, averages, the optimizer's state, learning rates) are compared with eager's; *same* is bit for bit, else the largest error relative to its",
         "tensor. *s* and *eager s* are seconds for the whole script, compilations included. transformers' models take another mask for attention while they",

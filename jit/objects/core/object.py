@@ -235,6 +235,10 @@ class Object:
         found = vm.observe(found)
         if not issubclass(found.cls, int):
             vm.raise_(TypeError, f"'{found.type_name}' object cannot be interpreted as an integer")
+        if found.cls is int and found.is_symbolic(vm):
+            is_negative = found.compare(vm, "<", vm.const(0), False)
+            if is_negative is not None and not is_negative.truth(vm):
+                return found
         count = int(found.constant(vm))
         if count < 0:
             vm.raise_(ValueError, "__len__() should return >= 0")

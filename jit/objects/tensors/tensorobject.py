@@ -328,6 +328,15 @@ def read_retains_grad(vm: VM, self: TensorObject) -> Object:
     return vm.const(retains)
 
 
+@models(torch.Tensor._base)
+def read_base(vm: VM, self: TensorObject) -> Object:
+    """The tensor of which it is a view: None for one from outside that isn't a view, which no operator changes."""
+    if self.source is None or self.data is not MISSING or attribute_of(self.value, "_base") is not None:
+        vm.unsupported(not_read("_base"))
+    vm.guard(ValueIs, source_of(self, "_base"), None)
+    return vm.const(None)
+
+
 @models(torch.Tensor.grad_fn)
 def read_grad_fn(vm: VM, self: TensorObject) -> Object:
     vm.graph.check_record(self)
@@ -489,7 +498,7 @@ def not_traced(name: str) -> breaks.Break:
 
 
 for _make, _names in (
-    (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
+    (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _grad_fn output_nr _python_dispatch"),
     (needs_data, "__repr__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,

@@ -51,13 +51,12 @@ def make_deque(vm: VM, iterable: Object | None = None, maxlen: Object | None = N
 
 @models(deque.__dict__["maxlen"])
 def maxlen(vm: VM, self: DequeObject) -> Object:
-    self.items(vm)
-    return vm.const(self.maxlen)
+    return vm.const(self.bound(vm))
 
 
 @models(deque.append)
 def append(vm: VM, self: DequeObject, item: Object) -> Object:
-    self.replace(vm, [*self.items(vm), item])
+    self.extend(vm, [item])
     return NONE
 
 
@@ -70,7 +69,7 @@ def appendleft(vm: VM, self: DequeObject, item: Object) -> Object:
 @models(deque.extend)
 def extend(vm: VM, self: DequeObject, iterable: Object) -> Object:
     for items in portions(vm, self, iterable):
-        self.replace(vm, self.items(vm) + items)
+        self.extend(vm, items)
     return NONE
 
 
@@ -215,6 +214,11 @@ def position_of(vm: VM, self: DequeObject, key: Object) -> int:
 
 @models(deque.__getitem__)
 def getitem(vm: VM, self: DequeObject, key: Object) -> Object:
+    key = vm.observe(key)
+    if self.appended and self.elements is None and key.cls is int:
+        index, bound = key.constant(vm), self.bound(vm)
+        if 0 < -index <= (len(self.appended) if bound is None else min(bound, len(self.appended))):
+            return self.appended[index]
     return self.items(vm)[position_of(vm, self, key)]
 
 
@@ -238,7 +242,7 @@ def delitem(vm: VM, self: DequeObject, key: Object) -> Object:
 
 @models(deque.__len__)
 def length(vm: VM, self: DequeObject) -> Object:
-    return vm.const(len(self.items(vm)))
+    return self.count(vm)
 
 
 @models(deque.__contains__)

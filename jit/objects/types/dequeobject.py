@@ -9,11 +9,13 @@ from framejit import breaks
 from framejit.guards.container_sources import DequeIndex
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, Source
+from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, instance_dict
 from framejit.objects.types.iterobject import IteratorObject
+from framejit.objects.types.lengths import varying_length
 from framejit.program import classes
 
 deque_iterator: Any = type(iter(deque()))
@@ -21,12 +23,13 @@ deque_reverse_iterator: Any = type(reversed(deque()))
 
 
 class DequeObject(Object):
-    """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length.
+    """A deque. Until one from outside is opened, `elements` is None and `appended` holds what was appended at the right. `maxlen` is the real bound, guarded
+    where something depends on it.
 
     `version` counts the changes that end iterators, as `deque.state` does; assigning to an item isn't one. `original`: the items of one from outside.
     """
 
-    __slots__ = ("elements", "original", "maxlen", "version")
+    __slots__ = ("elements", "appended", "original", "maxlen", "version")
     is_filled = True
 
     def __init__(
@@ -37,6 +40,7 @@ class DequeObject(Object):
         self.value = value
         self.attrs = None
         self.elements = elements
+        self.appended: list[Object] = []
         self.original: list[Object] = []
         self.maxlen = maxlen
         self.version = 0
@@ -49,11 +53,30 @@ class DequeObject(Object):
             assert source is not None
             values = list(deque.__iter__(self.value))
             vm.guard(Length, source, len(values))
-            vm.guard(Equals, source.child(CAttr, "maxlen"), self.maxlen)
-            elements = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
+            bound = self.bound(vm)
+            original = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
+            elements = original + self.appended
+            if bound is not None and len(elements) > bound:
+                elements = elements[len(elements) - bound :]
+            vm.trail.fill(self, "original", original)
             vm.trail.fill(self, "elements", elements)
-            vm.trail.fill(self, "original", elements)
         return elements
+
+    def bound(self, vm: VM) -> int | None:
+        """The greatest length; guards that of a deque from outside."""
+        if self.elements is None:
+            assert self.source is not None
+            vm.guard(Equals, self.source.child(CAttr, "maxlen"), self.maxlen)
+        return self.maxlen
+
+    def extend(self, vm: VM, items: list[Object]) -> None:
+        """Append items at the right; guards nothing of a deque from outside that isn't opened."""
+        if self.elements is not None:
+            self.replace(vm, self.elements + items)
+            return
+        vm.trail.set(self, "appended", self.appended + items)
+        vm.trail.set(self, "version", self.version + 1)
+        vm.effects.mutated(self)
 
     def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:
         """Give the deque other contents; items over the bound are dropped at the left, or at the right."""
@@ -81,10 +104,21 @@ class DequeObject(Object):
         return DequeIterator(vm, self, False) if self.cls is deque else Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.items(vm)) if self.cls is deque else Object.truth(self, vm)
+        return self.count(vm).truth(vm) if self.cls is deque else Object.truth(self, vm)
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.items(vm))) if self.cls is deque else Object.length(self, vm)
+        return self.count(vm) if self.cls is deque else Object.length(self, vm)
+
+    def count(self, vm: VM) -> Object:
+        """The number of items. That of a deque from outside whose contents aren't known is symbolic if it was seen to vary."""
+        if self.elements is None:
+            assert self.source is not None
+            found = varying_length(vm, self.source, self.value, deque, len(self.appended))
+            if found is not None:
+                bound = self.bound(vm) if self.appended else None
+                is_over = bound is not None and abstract.truth(vm, operators.compare(vm, ">", found, vm.const(bound)))
+                return vm.const(bound) if is_over else found
+        return vm.const(len(self.items(vm)))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
@@ -95,6 +129,14 @@ class DequeObject(Object):
         fill_attrs(cg, self)
 
     def replay(self, cg: Codegen) -> None:
+        if self.elements is None:
+            cg.load(self)
+            for item in self.appended:
+                cg.load(item)
+            cg.build_list(len(self.appended))
+            cg.call_const(deque.extend, 2)
+            cg.pop_top()
+            return
         if self.version:
             self._emit_init(cg)
             return
@@ -120,7 +162,7 @@ class DequeObject(Object):
         cg.pop_top()
 
     def referents(self) -> list[Object]:
-        return [*(self.elements or ()), *attr_values(self)]
+        return [*(self.appended if self.elements is None else self.elements), *attr_values(self)]
 
 
 class DequeIterator(IteratorObject):

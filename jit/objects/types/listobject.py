@@ -10,10 +10,10 @@ from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
-from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import SequenceIterator, list_iterator
+from framejit.objects.types.lengths import varying_length
 from framejit.objects.types.openkeys import item_at_open_index
 from framejit.objects.types.tupleobject import item_at, present_item, reject_own_items
 
@@ -110,10 +110,7 @@ class ListObject(Object):
         if self.elements is not None:
             return None
         assert self.source is not None
-        number = NumberObject(list.__len__(self.value), self.source.child(ItemCount, 0), pending=True)
-        if number.symbolic(vm) is None:
-            return None
-        return number.binary_op(vm, "+", NumberObject(len(self.appended)), False) if self.appended else number
+        return varying_length(vm, self.source, self.value, list, len(self.appended))
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)

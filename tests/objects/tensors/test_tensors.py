@@ -688,3 +688,37 @@ def test_tensors_that_come_to_share_memory(backend):
         same(compiled(torch.ones(4), torch.ones(4)), torch.full((4,), 3.0))
         array = numpy.ones(4, numpy.float32)
         same(compiled(torch.from_numpy(array), torch.from_numpy(array)), torch.full((4,), 4.0))
+
+
+def test_whether_a_tensor_is_a_view() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        before = x._base is None
+        x.add_(1)
+        return x * 2, before, x._base, y._base is None
+
+    def whole() -> Any:
+        return torch.ones(3), torch.ones(2)
+
+    def part() -> Any:
+        held = torch.ones(4)
+        return held[1:], held
+
+    def only_second() -> Any:
+        return torch.nn.Parameter(torch.ones(3)).data, torch.ones(4)[1:]
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for make, breaks in ((whole, 0), (whole, 0), (part, 2), (only_second, 3), (whole, 3)):
+        same(compiled(*make()), program(*make()))
+        assert framejit.statistics()["graph_breaks"] == breaks
+
+
+@pytest.mark.only_eager("AOTAutograd counts changes of an input otherwise")
+@pytest.mark.parametrize("program", [
+    lambda x: (x + 1)._base,
+    lambda x: (x[1:]._base is x, x.view(-1)._base, (x * 2)[1:]._base),
+    lambda x: (setattr(x, "data", torch.ones(4)[1:]), x._base, x + 1)[1:],
+    lambda x: (x._version, x.add_(1)._version, x * 2),
+])  # fmt: skip
+def test_what_tensors_of_a_graph_are_views_of_runs_natively(program: Any) -> None:
+    same(framejit.compile(program, backend="eager")(torch.ones(3)), program(torch.ones(3)))

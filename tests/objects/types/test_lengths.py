@@ -1,7 +1,8 @@
-"""Lengths of lists that grow from call to call: symbolic once they are seen to vary, against eager."""
+"""Lengths of lists and deques that grow from call to call: symbolic once they are seen to vary, against eager."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,11 @@ from agreement import Comparison
 import framejit
 
 
-def grown(function: Callable[..., Any], calls: int = 8) -> dict[str, Any]:
-    """Compare calls with a list that they may change with eager's; what has been counted."""
+def grown(function: Callable[..., Any], calls: int = 8, make: Callable[[], Any] = list) -> dict[str, Any]:
+    """Compare calls with a list or deque that they may change with eager's; what has been counted."""
     framejit.reset()
     compiled = framejit.compile(function, backend="eager")
-    expected: list[Any] = []
-    found: list[Any] = []
+    expected, found = make(), make()
     for i in range(calls):
         x = torch.full((2,), float(i))
         Comparison().same((function(x, expected), expected), (compiled(x, found), found))
@@ -68,3 +68,101 @@ def test_an_index_before_the_beginning() -> None:
             return str(error)
 
     grown(function)
+
+
+BOUNDS = [None, 0, 1, 4, 50]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("function", [
+    lambda x, log: (log.append(x.sum().item()), x * len(log))[1],
+    lambda x, log: (log.append(x), x + 1 if len(log) < 3 else x * len(log))[1],
+    lambda x, log: (log.extend([x, x]), log.maxlen, bool(log), len(log))[1:],
+    lambda x, log: (log.append(x), log[-1] * 2 if log else x)[1],
+])  # fmt: skip
+def test_a_deque_that_grows(function: Callable[..., Any], bound: int | None) -> None:
+    found = grown(function, 9, lambda: deque(maxlen=bound))
+    assert (found["graph_breaks"], found["fallbacks"]) == (0, 0) and found["recompiles"] <= 3, found
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("function", [
+    lambda x, log: (log.append(x), sum(log) / max(len(log), 1))[1],
+    lambda x, log: (len(log), log.append(x), log.appendleft(x * 2), len(log), list(log)),
+    lambda x, log: (log.append(x), log.extend(log), len(log))[2] if len(log) < 8 else x,
+    lambda x, log: (log.append(x), log.popleft() if len(log) > 2 else x, len(log))[1:],
+    lambda x, log: (log.extend([x, x + 1, x + 2]), [log[i] for i in range(-min(3, len(log)), 0)])[1],
+    lambda x, log: (log.append(x), log.copy(), log == log.copy(), repr(log))[1:3],
+])  # fmt: skip
+def test_deques_that_are_looked_into(function: Callable[..., Any], bound: int | None) -> None:
+    grown(function, 6, lambda: deque(maxlen=bound))
+
+
+def test_an_append_to_a_deque_guards_nothing() -> None:
+    def function(x: torch.Tensor, log: deque[Any]) -> torch.Tensor:
+        log.append(x)
+        return x + 1
+
+    assert grown(function, 6, lambda: deque(maxlen=3))["recompiles"] == 0
+
+
+def test_an_append_is_taken_back_where_a_break_follows_it() -> None:
+    def function(x: torch.Tensor, log: deque[Any]) -> Any:
+        log.append(x)
+        before = len(log)
+        print(end="")
+        log.append(x + 1)
+        try:
+            log.append(x + 2)
+            raise ValueError(len(log))
+        except ValueError as error:
+            return before, error.args, len(log), log[-1]
+
+    for bound in BOUNDS[2:]:
+        grown(function, 6, lambda bound=bound: deque(maxlen=bound))
+
+
+def test_a_replay_buffer_that_fills_is_compiled_for_both_of_its_states() -> None:
+    class Replay:
+        def __init__(self) -> None:
+            self.memory: deque[Any] = deque(maxlen=20)
+
+        def push(self, *parts: Any) -> None:
+            self.memory.append(parts)
+
+        def __len__(self) -> int:
+            return len(self.memory)
+
+    def function(x: torch.Tensor, replay: Replay) -> torch.Tensor | None:
+        replay.push(x, x.sum().item())
+        return None if len(replay) < 6 else x * 2
+
+    framejit.reset()
+    compiled = framejit.compile(function, backend="eager")
+    expected, found = Replay(), Replay()
+    for i in range(30):
+        x = torch.full((2,), float(i))
+        Comparison().same((function(x, expected), expected.memory), (compiled(x, found), found.memory))
+    counted = framejit.statistics()
+    assert counted["graph_breaks"] == counted["fallbacks"] == 0 and counted["recompiles"] <= 4, counted
+
+
+def test_a_length_of_the_programs_own_that_varies() -> None:
+    class Sized:
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+        def __len__(self) -> int:
+            return self.count - 2
+
+    def function(x: torch.Tensor, sized: Sized) -> Any:
+        try:
+            return (x * len(sized), len(sized)) if len(sized) > 3 else x + len(sized)
+        except ValueError as error:
+            return str(error)
+
+    framejit.reset()
+    compiled = framejit.compile(function, backend="eager")
+    for count in (4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 11):
+        Comparison().same(function(torch.ones(2), Sized(count)), compiled(torch.ones(2), Sized(count)))
+    assert framejit.statistics()["recompiles"] <= 4

@@ -286,6 +286,7 @@ MUTATING = ("set", "changed")
 NO_ROW = {
     "CheckedHooks.check": "remembers which hooks were checked",
     "ClassChanges.store": "sets an attribute of a class, which is from outside",
+    "DequeObject.extend": "appends to a deque from outside, which is announced as an effect; others change in `replace`",
     "DictIterator.check_ordered": "the step raises, and the iterator has ended",
     "DictObject.number_addresses": "has addresses among the keys as numbers, which a program doesn't see",
     "DictObject.outdate": "native code changes the dict, in a call of its own between two graphs",

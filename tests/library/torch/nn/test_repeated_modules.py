@@ -757,3 +757,40 @@ def test_models_of_transformers(copied: list[str], same: Same, name: str, traini
     given = {"pixel_values": torch.randn(2, 3, 8, 8)} if name == "ViT" else {"input_ids": torch.randint(1, 50, (2, 7)), "attention_mask": torch.ones(2, 7)}
     same(model, **given, **({"use_cache": False} if name in ("Llama", "Qwen3") else {}))
     assert len({path for path in copied if path.endswith("]")}) >= 2
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_layers_whose_copies_hold_sequences_are_trained_in_one_step(optimizer: Any) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mlp = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.mlp(x)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([Block() for _ in range(3)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    def train(net: nn.Module, steps: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
+        loss = net(x).sum()
+        loss.backward()
+        steps.step()
+        steps.zero_grad()
+        return loss.detach()
+
+    trained = []
+    for step in (train, framejit.compile(train, backend="eager")):
+        torch.manual_seed(0)
+        net = Net()
+        steps = optimizer(net.parameters(), lr=0.1)
+        trained.append([[step(net, steps, torch.full((2, 4), float(i))) for i in range(3)], [p.detach() for p in net.parameters()]])
+    torch.testing.assert_close(trained[1], trained[0], rtol=0, atol=0)
+    assert framejit.statistics()["graph_breaks"] == framejit.statistics()["fallbacks"] == 0

@@ -1,0 +1,118 @@
+"""Forwards of autograd Functions that run natively, since their backwards look at data: what they save, against eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import close
+
+import framejit
+
+
+def look(gradient: torch.Tensor) -> None:
+    """What keeps the Function from being one node."""
+    if not torch.isfinite(gradient).all():
+        print("not finite")
+
+
+class Output(torch.autograd.Function):
+    """Saves its result, and its input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = x.exp()
+        ctx.save_for_backward(y, x)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        look(gradient)
+        y, x = ctx.saved_tensors
+        return gradient * y + x
+
+
+class Mask(torch.autograd.Function):
+    """Saves what it has computed, and None."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        mask = (x > 0).float()
+        ctx.save_for_backward(mask, None)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        look(gradient)
+        mask, none = ctx.saved_tensors
+        return gradient * mask if none is None else gradient
+
+
+class Largest(torch.autograd.Function):
+    """One of its results has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        place = x.argmax()
+        ctx.mark_non_differentiable(place)
+        ctx.save_for_backward(place)
+        ctx.size = x.shape
+        return x.max(), place
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor, of_place: torch.Tensor) -> torch.Tensor:
+        look(gradient)
+        (place,) = ctx.saved_tensors
+        result = torch.zeros(ctx.size)
+        result[place] = gradient
+        return result
+
+
+class Again(torch.autograd.Function):
+    """Saves twice: the second time counts."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, x)
+        ctx.save_for_backward(x * 3)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        look(gradient)
+        return gradient * ctx.saved_tensors[0]
+
+
+def outcome(program: Callable[..., Any], i: int) -> Any:
+    x = torch.tensor([1.0, -2.0, 3.0 + i], requires_grad=True)
+    first, *rest = program(x)
+    first.sum().backward()
+    return first.detach(), x.grad, [(other, other.requires_grad) for other in rest]
+
+
+@pytest.mark.parametrize("function", [Output, Mask, Largest, Again])
+def test_what_a_forward_saves_is_part_of_its_graph(function: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        found = function.apply(x * 1.5)
+        return (found[0] * 2, found[1]) if isinstance(found, tuple) else (found + 1,)
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for i in range(3):
+        close(outcome(compiled, i), outcome(program, i))
+    counted = framejit.statistics()
+    assert (counted["graph_breaks"], counted["fallbacks"], counted["recompiles"]) == (1, 0, 0), counted
+
+
+def test_what_cannot_be_saved_is_what_eager_says() -> None:
+    class Wrong(Again):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(1, x)
+            return x * 2
+
+    for program in (Wrong.apply, framejit.compile(lambda x: Wrong.apply(x), backend="eager")):
+        with pytest.raises(TypeError, match="save_for_backward can only save variables"):
+            program(torch.ones(2, requires_grad=True))
