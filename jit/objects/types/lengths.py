@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from framejit.guards.source import ItemCount, Source
+from framejit.guards.container_sources import ItemCount
+from framejit.guards.source import Source
 from framejit.objects.core.object import VM
 from framejit.objects.numbers.numberobject import NumberObject
 
