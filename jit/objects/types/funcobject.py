@@ -54,6 +54,11 @@ class FunctionObject(Object):
     def name_when_called(self) -> str:
         return self.qualname
 
+    def name_in_errors(self, vm: VM) -> str:
+        """The function's `__qualname__` as it is now, with which errors about arguments begin."""
+        name: str = vm.observe(self.getattr(vm, "__qualname__")).constant(vm)
+        return name
+
     def field(self, vm: VM, name: str, real: Any) -> Object | None:
         """A field of a function from outside: wrapped, or guarded to be missing."""
         if self.source is None:
@@ -271,28 +276,28 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
 
 def bind_keywords(vm: VM, function: FunctionObject, bound: dict[str, Object | None], kwargs: dict[str, Object]) -> dict[str, Object]:
     """Bind keyword arguments to parameters. Returns those for `**`."""
-    code, name = function.code, f"{function.qualname}()"
+    code = function.code
     n_posonly, n_named = code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames
     extra: dict[str, Object] = {}
     for key, value in kwargs.items():
         if key in names[n_posonly:n_named]:
             if key in bound:
-                vm.raise_(TypeError, f"{name} got multiple values for argument '{key}'")
+                vm.raise_(TypeError, f"{function.name_in_errors(vm)}() got multiple values for argument '{key}'")
             bound[key] = value
         elif code.co_flags & CO_VARKEYWORDS:
             extra[key] = value
         elif key in names[:n_posonly]:
             wrong = ", ".join(known for known in names[:n_posonly] if known in kwargs)
-            vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{wrong}'")
+            vm.raise_(TypeError, f"{function.name_in_errors(vm)}() got some positional-only arguments passed as keyword arguments: '{wrong}'")
         else:
-            vm.raise_(TypeError, wording.unexpected_keyword(code, function.qualname, key))
+            vm.raise_(TypeError, wording.unexpected_keyword(code, function.name_in_errors(vm), key))
     return extra
 
 
 def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | None]) -> None:
     """Bind parameters that the call leaves out to their defaults."""
-    names, n_args, name = function.code.co_varnames, function.code.co_argcount, f"{function.qualname}()"
+    names, n_args = function.code.co_varnames, function.code.co_argcount
     missing = [n for n in names[:n_args] if n not in bound]
     if missing:
         defaults = function.default_values(vm)
@@ -301,7 +306,7 @@ def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | No
             bound.setdefault(names[first + i], default)
         missing = [n for n in names[:n_args] if n not in bound]
         if missing:
-            vm.raise_(TypeError, f"{name} missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+            vm.raise_(TypeError, missed(vm, function, "positional", missing))
     for key in names[n_args : n_args + function.code.co_kwonlyargcount]:
         if key not in bound:
             value_or_none = function.keyword_default(vm, key)
@@ -310,7 +315,12 @@ def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | No
             else:
                 bound[key] = value_or_none
     if missing:
-        vm.raise_(TypeError, f"{name} missing {len(missing)} required keyword-only argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+        vm.raise_(TypeError, missed(vm, function, "keyword-only", missing))
+
+
+def missed(vm: VM, function: FunctionObject, kind: str, missing: list[str]) -> str:
+    """Python/ceval.c: missing_arguments."""
+    return f"{function.name_in_errors(vm)}() missing {len(missing)} required {kind} argument{'s' * (len(missing) > 1)}: {listed(missing)}"
 
 
 def listed(names: list[str]) -> str:
@@ -331,7 +341,7 @@ def too_many(function: FunctionObject, vm: VM, given: int, n_args: int, given_by
     count, verb = str(given), "was" if given == 1 and not given_by_name else "were"
     if given_by_name:
         count += f" positional argument{'s' * (given != 1)} (and {given_by_name} keyword-only argument{'s' * (given_by_name != 1)})"
-    return f"{function.qualname}() takes {takes} positional argument{'s' * plural} but {count} {verb} given"
+    return f"{function.name_in_errors(vm)}() takes {takes} positional argument{'s' * plural} but {count} {verb} given"
 
 
 class MethodObject(Object):

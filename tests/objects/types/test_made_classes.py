@@ -6,6 +6,8 @@ import abc
 import collections
 import collections.abc
 import dataclasses
+import enum
+import functools
 import gc
 import sys
 import typing
@@ -369,6 +371,70 @@ def test_abstract_classes():
             return str(error), Made().method(), isinstance(Made(), Base), isinstance(3, Base), sorted(Base.__abstractmethods__)
 
     same(program)
+
+
+def test_a_descriptor_of_the_library_that_holds_an_abstract_method_makes_its_class_abstract():
+    def program():
+        class Base(abc.ABC):
+            @functools.singledispatchmethod
+            @abc.abstractmethod
+            def method(self, x): ...
+
+        try:
+            return Base()
+        except TypeError as error:
+            return str(error), sorted(Base.__abstractmethods__)
+
+    assert framejit.compile(program, backend="eager")() == program()
+
+
+def test_errors_about_arguments_name_a_renamed_function():
+    def program(message):
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            y: int = 0
+
+        def renamed(a, *, b): ...
+
+        renamed.__qualname__ = message
+        found = []
+        calls = (lambda: Point(), lambda: Point(1, 2, 3), lambda: Point(z=1), lambda: Point(1, x=2), lambda: renamed(1), lambda: renamed(1, 2, b=3))
+        for call in calls:
+            try:
+                call()
+            except TypeError as error:
+                found.append(str(error))
+        return found
+
+    assert framejit.compile(program, backend="eager")("other") == program("other")
+
+
+def test_errors_about_arguments_name_a_function_from_outside_as_it_is_called_now():
+    def outside(a): ...
+
+    def program():
+        try:
+            outside()
+        except TypeError as error:
+            return str(error)
+
+    same(program)
+    function = compiled(program)
+    first = function()
+    outside.__qualname__ = "renamed"
+    assert function() == program() != first
+
+
+def test_a_call_of_enum_makes_a_new_class_each_time():
+    def program(base):
+        made = base("Month", "june july")
+        return made, [member.name for member in made], made.june in made, made["july"].value
+
+    function = framejit.compile(program, backend="eager")
+    for base in (enum.Enum, enum.Flag):
+        (first, *rest), (second, *_), (_, *expected) = function(base), function(base), program(base)
+        assert rest == expected and first is not second and issubclass(first, base)
 
 
 def test_abstract_classes_of_the_library():
