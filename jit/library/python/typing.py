@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _typing
 import builtins
 import collections
 import collections.abc
@@ -29,6 +30,12 @@ wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity
 def subscript(vm: VM, form: Object, parameters: Object) -> Object:
     real, given = vm.observe(form).constant(vm), vm.observe(parameters).as_real(vm)
     return fold(vm, lambda: real[given])
+
+
+@models(_typing._idfunc)
+def call_new_type(vm: VM, value: Object, /) -> Object:
+    """A call of what `typing.NewType` makes."""
+    return value
 
 
 @models(type(collections.abc.Callable[[], None]).__new__)

@@ -23,7 +23,7 @@ from framejit.objects.types.tupleobject import TupleObject
 RENAMEABLE: dict[str, type] = {
     "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict,
 }  # fmt: skip
-"""Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to."""
+"""Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to. `__defaults__` can be set too."""
 if hasattr(FunctionType, "__type_params__"):
     RENAMEABLE["__type_params__"] = tuple
 if "__annotate__" in vars(FunctionType):  # hasattr() would ask for the annotations of the class
@@ -71,6 +71,9 @@ class FunctionObject(Object):
 
     def default_values(self, vm: VM) -> list[Object]:
         """The values of `__defaults__`."""
+        if "__defaults__" in self.renamed:
+            given = vm.observe(self.renamed["__defaults__"])
+            return [] if given.cls is type(None) else abstract.iterate(vm, given)
         if self.defaults is None and self.value is not MISSING:
             found = self.field(vm, "defaults", self.value.__defaults__)
             vm.trail.fill(self, "defaults", TupleObject([]) if found is None else found)
@@ -202,6 +205,8 @@ class FunctionObject(Object):
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if self.value is MISSING and value is not None:
             kinds = RENAMEABLE.get(name)
+            if name == "__defaults__" and vm.observe(value).cls in (tuple, type(None)):
+                kinds = object
             if name == "__annotate__" and kinds is not None and not self.takes_annotate(vm, value):
                 kinds = None
             if kinds is not None and issubclass(vm.observe(value).cls, kinds):

@@ -426,6 +426,55 @@ def test_errors_about_arguments_name_a_function_from_outside_as_it_is_called_now
     assert function() == program() != first
 
 
+@pytest.mark.skipif(hasattr(sys, "_getframemodulename"), reason="newer Pythons ask C code for the module of the caller")
+def test_named_tuples_and_type_variables_are_of_the_module_that_makes_them():
+    def program():
+        made = collections.namedtuple("Made", "x y", defaults=[3])
+        other = collections.namedtuple("Other", "x", module="somewhere")
+        variable, new = typing.TypeVar("V"), typing.NewType("New", int)
+        shown = repr(made(1)), made(1)._asdict(), made(1)._replace(y=5), made.__qualname__, made.__doc__, made.__new__.__defaults__
+        try:
+            made()
+        except TypeError as error:
+            message = str(error)
+        return made.__module__, other.__module__, variable.__module__, new.__module__, new(3), shown, message
+
+    same(program)
+
+    def leaving():
+        return collections.namedtuple("Made", "x y")
+
+    function = compiled(leaving)
+    first, second = function(), function()
+    assert first is not second and first.__module__ == __name__ and first(1, 2) == (1, 2)
+
+
+def test_defaults_of_a_function_that_is_made():
+    def program():
+        def function(a, b=1): return a, b
+
+        found = [function(0), function.__defaults__]
+        for defaults in ((5, 6), (), None, (7,)):
+            function.__defaults__ = defaults
+            try:
+                found += [function.__defaults__, function(1), function()]
+            except TypeError as error:
+                found.append(str(error))
+        function.__defaults__ = (function, found)
+        return found, function()[0] is function
+
+    same(program)
+
+    def leaving():
+        def function(a, b=1): return a, b
+
+        function.__defaults__ = (function, 4)
+        return function
+
+    made = compiled(leaving)()
+    assert made.__defaults__ == (made, 4) and made() == (made, 4)
+
+
 def test_a_call_of_enum_makes_a_new_class_each_time():
     def program(base):
         made = base("Month", "june july")
