@@ -213,6 +213,9 @@ class FunctionObject(Object):
                 others = {key: part for key, part in self.renamed.items() if name != "__annotations__" or key != "__annotate__"}
                 vm.trail.set(self, "renamed", {**others, name: value})
                 return
+        elif name in ("__name__", "__qualname__") and value is not None and vm.observe(value).cls is str:
+            if vm.observe(value).constant(vm) == vm.observe(self.getattr(vm, name)).constant(vm):
+                return  # it has that name already, which is guarded
         Object.setattr(self, vm, name, value)
 
     def takes_annotate(self, vm: VM, value: Object) -> bool:

@@ -475,6 +475,74 @@ def test_defaults_of_a_function_that_is_made():
     assert made.__defaults__ == (made, 4) and made() == (made, 4)
 
 
+@dataclasses.dataclass
+class Outside:
+    x: int
+    items: list = dataclasses.field(default_factory=list)
+
+
+def test_dataclasses_with_factories():
+    def program():
+        @dataclasses.dataclass
+        class Made:
+            x: int
+            items: list = dataclasses.field(default_factory=list)
+            names: dict[str, int] = dataclasses.field(default_factory=dict, repr=False)
+            more: tuple[int, ...] | None = None
+
+        a, b, outside = Made(1), Made(1, [1]), Outside(2)
+        a.items.append(5)
+        outside.items.append(3)
+        return repr(a), b.items, a == b, Made(1).items is Made(1).items, outside, dataclasses.asdict(b), Made.__init__.__defaults__[-1]
+
+    same(program)
+
+    def documented():
+        @dataclasses.dataclass
+        class Made:
+            items: list[dict[str, int]] = dataclasses.field(default_factory=list)
+            show: typing.Callable[[int], str] = repr
+            other: typing.Optional[typing.List[int]] = None
+
+        return Made.__doc__
+
+    same(documented)
+
+
+def test_totally_ordered_classes():
+    def program():
+        @functools.total_ordering
+        class Made:
+            def __init__(self, x):
+                self.x = x
+
+            def __lt__(self, other):
+                return self.x < other.x
+
+            def __eq__(self, other):
+                return self.x == other.x
+
+        a, b = Made(1), Made(2)
+        return a < b, a <= b, a > b, a >= b, Made.__gt__.__name__, sorted([b, a])[0] is a
+
+    program()  # the first use renames functions of functools
+    same(program)
+
+
+def test_a_function_from_outside_is_given_the_name_that_it_has():
+    def outside(): ...
+
+    def program(name):
+        outside.__name__ = name
+        return outside.__name__
+
+    function = framejit.compile(program, backend="eager")
+    for name in ("outside", "outside", "other", "other", "outside"):
+        assert function(name) == name == outside.__name__
+    outside.__name__ = "third"
+    assert function("outside") == "outside" == outside.__name__
+
+
 def test_a_call_of_enum_makes_a_new_class_each_time():
     def program(base):
         made = base("Month", "june july")
