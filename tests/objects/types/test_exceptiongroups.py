@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import framejit
+from framejit.objects.core import differences
 
 
 class Coded(ExceptionGroup):
@@ -204,7 +205,7 @@ def test_conditions() -> None:
     assert portrait(framejit.compile(conditions, backend="eager")()) == portrait(conditions())
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the group that stands for it has a traceback")
+@pytest.mark.skipif(differences.WRAPPERS_HAVE_TRACEBACKS, reason="the group that stands for it has a traceback")
 def test_a_plain_exception_is_handled_as_a_group() -> None:
     def function(kind):
         found = []
