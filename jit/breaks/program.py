@@ -64,16 +64,15 @@ class UnsupportedOperation(BreakOf):
 class UnsupportedOpcode(BreakOf):
     """The function contains a bytecode instruction that framejit does not interpret.
 
-    `except*`, parts of `async` code, and type parameters (Python 3.12) compile to special instructions. Callers of the function are split around it. The
-    function itself is split where it can be. At an `except*` that has something to catch, a break is impossible: what is being handled changes from clause
-    to clause, and code can neither read nor write that state. Then the function runs uncompiled.
+    Parts of `async` code, type parameters (Python 3.12) and `from module import *` compile to special instructions. Callers of the function are split around
+    it. The function itself is split where it can be. Otherwise it runs uncompiled.
     """
 
     id = "FJ004"
     message = "bytecode instruction {what} is not supported"
     explanation = "The statement compiles to an instruction that framejit does not interpret."
     hints = (
-        "For `except*` (CHECK_EG_MATCH): catch the group with `except ExceptionGroup`, and go through its `exceptions`.",
+        "For `from module import *` in a text that exec() runs (IMPORT_STAR): import the module itself.",
         "Move the statement out of the compiled function.",
     )
 

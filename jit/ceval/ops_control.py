@@ -74,9 +74,6 @@ def return_value(vm: VM, frame: Frame, instruction: Instruction, value: Object) 
 # Refused.
 
 REFUSED: dict[str, str] = {
-    # except*
-    "CHECK_EG_MATCH": "exc cls -- rest match",
-    "PREP_RERAISE_STAR": "original excs -- exc",
     # async
     "GET_AWAITABLE": "iterable -- iterator",
     "GET_AITER": "iterable -- iterator",

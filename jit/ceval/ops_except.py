@@ -10,7 +10,7 @@ from framejit.ceval.operation import op
 from framejit.objects.core import abstract, build
 from framejit.objects.core.delivery import AS_IT_IS, Delivery
 from framejit.objects.core.object import VM, Object, Raise, lookup_special
-from framejit.objects.types import exceptions
+from framejit.objects.types import exceptiongroups, exceptions
 
 
 @op("RAISE_VARARGS", "exc_and_cause[n] --")
@@ -44,6 +44,19 @@ def pop_except(vm: VM, frame: Frame, instruction: Instruction, state: ExceptionS
 @op("CHECK_EXC_MATCH", "exc cls -- exc result")
 def check_exc_match(vm: VM, frame: Frame, instruction: Instruction, exc: Object, cls: Object) -> tuple[Object, Object]:
     return exc, build.const(vm, abstract.exception_match(vm, exc, cls))
+
+
+@op("CHECK_EG_MATCH", "exc kinds -- rest match")
+def check_eg_match(vm: VM, frame: Frame, instruction: Instruction, exc: Object, kinds: Object) -> tuple[Object, Object]:
+    match, rest = exceptiongroups.star_match(vm, exc, kinds)
+    if match.cls is not type(None):
+        frame.handled = match
+    return rest, match
+
+
+@op("PREP_RERAISE_STAR", "original raised -- exc")
+def prep_reraise_star(vm: VM, frame: Frame, instruction: Instruction, original: Object, raised: Object) -> Object:
+    return exceptiongroups.to_reraise(vm, original, raised)
 
 
 @op("STOPITERATION_ERROR", "exc -- error")

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.formulas import Formula, constant
-from framejit.guards.shape_vm import FUNCTIONS
+from framejit.guards.shape_vm import FUNCTIONS, LARGEST, SMALLEST
 from framejit.guards.source import UserLine
 from framejit.objects.numbers.numberobject import COMPARED, COMPARISONS, LARGEST_FLOAT, NumberObject
 
@@ -59,9 +59,11 @@ class NumberFormulas:
     def of(self, number: NumberObject) -> Any:
         """The formula of a number, a sympy expression if it has one, or None if programs can't compute it."""
         if not number.pending:
-            return constant(number.value)
+            return constant(number.value) if fits(number.value) else None
         found = self._leaf(number)
         if found is not None:
+            if not all(fits(int(atom)) for atom in found.atoms(sympy.Integer)):
+                return None
             self._leaves[found] = number.value
             return found
         parts = [self.of(operand) for operand in number.operands]
@@ -128,7 +130,14 @@ class NumberFormulas:
     def _operand(self, number: NumberObject) -> Any:
         if number.pending:
             return self.symbol(number)
-        return sympy.Float(number.value) if number.cls is float else sympy.Integer(number.value)
+        if number.cls is float:
+            return sympy.Float(number.value)
+        return sympy.Integer(number.value) if fits(number.value) else None
+
+
+def fits(number: float) -> bool:
+    """Return whether programs have a number as a constant: ints have 64 bits there."""
+    return type(number) is not int or SMALLEST <= number <= LARGEST
 
 
 def of_operation(number: NumberObject, parts: list[Any]) -> Formula | None:

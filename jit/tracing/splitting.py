@@ -10,6 +10,7 @@ from framejit import breaks
 from framejit.bytecode.splice import Item, ItemKind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
+from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import SplitFrame, delivery_of, generator_maker, original_place, place_of_raise
 from framejit.guards.source import MISSING
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
@@ -79,7 +80,12 @@ def split_frame(frame: Frame, delivery: Delivery | None) -> SplitFrame:
 
 
 def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
-    """A frame's stack as data: the kind of each item, and the Object that the state has for it."""
+    """A frame's stack as data: the kind of each item, and the Object that the state has for it.
+
+    Raises CannotGenerate for a frame inside a clause of `except*`.
+    """
+    if handles_a_part(frame):
+        raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside an except* clause"))
     items: list[Item] = []
     values: list[Object | None] = []
     for value in frame.stack:
@@ -95,6 +101,14 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
         items.append(item)
         values.append(value)
     return tuple(items), tuple(values)
+
+
+def handles_a_part(frame: Frame) -> bool:
+    """Return whether a frame handles, or returns to, another exception than the one whose handler began: a part of it, which `except*` has taken."""
+    states = [value for value in frame.stack if isinstance(value, ExceptionState)]
+    left = [state.handled for state in states]
+    in_force = [*(state.outer for state in states[1:]), frame.handled]
+    return bool(states) and any(a is not b for a, b in zip(left, in_force, strict=True))
 
 
 def holds_itself(generator: GeneratorObject) -> bool:

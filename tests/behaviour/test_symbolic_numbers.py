@@ -400,6 +400,21 @@ def outcome(function, *args):
     return type(value).__name__, repr(value)
 
 
+def test_constants_beyond_64_bits() -> None:
+    def order(n, tolerance):
+        if n < 0:
+            n = ~(n + 2**63)
+        return (n, "few") if abs(n) <= tolerance else (n, "many")
+
+    def mixed(n, x):
+        return abs(~(n + 2**63)) > x, float(n) < 2**70, n | (2**64), abs(n + 2**63) % 7 == 3
+
+    many = [(-5, 3), (-7, 2**62), (-9, 1), (4, 5), (8, 1), (-3, 8), (3 - 2**63, 7)], [(1, 0.5), (2, 0.7), (3, 1e30), (4, 0.1), (10, 9e18)]
+    for function, calls in zip((order, mixed), many, strict=True):
+        compiled = framejit.compile(function, backend="eager")
+        assert [compiled(*call) for call in calls] == [function(*call) for call in calls]
+
+
 @settings(max_examples=100, deadline=None)
 @example(("+", 0.5, ("<=", "a", "n")), [(-1.5, 0.5, 0, 1), (0.25, 0.0, 3, 9), (5e-324, 0.5, -(2**63), -4)])
 @example(("max of two", "a", "n"), [(1.0, 0.0, 0, 0), (0.0, 0.0, 0, 0), (0.0, 0.0, 2**63 - 1, 0)])

@@ -8,6 +8,7 @@ import functools
 import importlib
 import io
 import logging
+import math
 import random
 import re
 import subprocess
@@ -293,23 +294,14 @@ class Plain:
     pass
 
 
-def with_except_star(t):
-    try:
-        raise ExceptionGroup("several", [ValueError(1)])
-    except* ValueError:
-        t = t + 1
-    return t
+def names_of_a_text(t):
+    names: dict[str, Any] = {}
+    exec("from math import *", names)
+    return t * names["pi"]
 
 
-def with_except_group(t):
-    try:
-        raise ExceptionGroup("several", [ValueError(1)])
-    except ExceptionGroup as group:
-        for error in group.exceptions:
-            if not isinstance(error, ValueError):
-                raise
-            t = t + 1
-    return t
+def names_of_a_module(t):
+    return t * math.pi
 
 
 def found_or_zero(t, names):
@@ -577,7 +569,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ002", lambda t: t + 1, lambda: (sparse().coalesce().values(),), plain, lambda: (sparse().coalesce().values().clone(),)),
     ("FJ003", lambda t: plain(t) if t.is_shared() else plain(-t), None, lambda t, shared: plain(t) if shared else plain(-t), lambda: (x, x.is_shared())),
     ("FJ003", lambda t: torch.utils.checkpoint.checkpoint(torch.sin, t, use_reentrant=True), None, torch.sin, None),
-    ("FJ004", with_except_star, None, with_except_group, None),
+    ("FJ004", names_of_a_text, None, names_of_a_module, None),
     ("FJ005", lambda t: t * 2 if t.sum() > 0 else -t.double(), None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
     ("FJ005", lambda t: t * 2 if t.sum() > 0 else -t.double(), None, lambda t: torch.cond(t.sum() > 0, lambda a: a * 2, torch.neg, (t,)), None),
     ("FJ005", lambda t: (repr(t), t * 2)[1], None, lambda t: t * 2, None),

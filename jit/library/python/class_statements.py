@@ -16,6 +16,7 @@ from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.madeclass import OWN_INIT_SUBCLASS, MadeClass, MadeDescriptor, made_descriptor, new_class, winning_metaclass
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.typeobject import TypeObject
+from framejit.objects.types.userobject import UserObject
 
 
 @models(builtins.__build_class__)
@@ -114,6 +115,9 @@ def abc_init(vm: VM, cls: Object) -> Object:
     made = vm.observe(cls)
     if not isinstance(made, MadeClass) or made.changes:
         vm.unsupported(breaks.UnsupportedCall("_abc_init of a class from outside"))
+    for value in map(vm.observe, made.initial.values()):
+        if type(value) is UserObject and abstract.lookup_attr(vm, value, "__isabstractmethod__") is not None:  # its stand-in has no attributes
+            vm.unsupported(breaks.UnsupportedCall(f"_abc_init of a class with a {value.type_name} that may be abstract"))
     _abc._abc_init(made.value)
     vm.trail.set(made, "finishers", (*made.finishers, _abc._abc_init))
     return NONE

@@ -15,6 +15,7 @@ from framejit.objects.types import typefields
 from framejit.objects.types.constobject import EnumObject
 from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.program import classes
 
 EnumType: Any = enum.EnumMeta
 
@@ -57,6 +58,8 @@ def member_of_value(vm: VM, cls: Object, *args: Object, own: Model, **kwargs: Ob
     """`Cls(value)`. For a value that no member has, the class's own `_missing_` is called, which is traced."""
     given = [vm.observe(arg) for arg in args]
     real = vm.observe(cls).constant(vm)
+    if not real._member_map_ and (len(given) > 1 or kwargs):
+        vm.unsupported(breaks.UnsupportedCall(f"making an enum by a call of {classes.qualname(real)}"))  # a new class in each call
     missing = vm.raw_type_lookup(real, "_missing_") if len(given) == 1 and not kwargs and type(real) is EnumType else None
     if not isinstance(missing, classmethod) or type(missing.__func__) is not FunctionType or given[0].cls not in PLAIN:
         return own(vm, cls, *args, **kwargs)

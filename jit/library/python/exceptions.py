@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
+from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, TracebackType, WrapperDescriptorType
 from typing import Any
 
@@ -12,7 +14,6 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, TracebackObject, builtin_base
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.program import classes
 
 KEYWORDS: dict[type[BaseException], tuple[str, ...]] = {
     cls: tuple(name for name in names if hasattr(cls, name))
@@ -24,7 +25,7 @@ PARSED = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, SyntaxE
 """Exceptions whose `__init__` checks its arguments and stores them in fields."""
 
 
-def real_instance(vm: VM, cls: type[BaseException], args: list[Any], **kwargs: Any) -> BaseException:
+def real_instance(vm: VM, cls: Callable[..., BaseException], args: list[Any], **kwargs: Any) -> BaseException:
     """An instance of a builtin class; if its constructor raises, the program does."""
     try:
         return cls(*args, **kwargs)
@@ -106,8 +107,6 @@ def parse_os_error(vm: VM, exc: ExceptionObject, args: tuple[Object, ...]) -> No
 
 def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ...]) -> Object:
     """BaseExceptionGroup_new: a group of Exceptions only is an ExceptionGroup."""
-    if cls not in (BaseExceptionGroup, ExceptionGroup):
-        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, an exception group with a class of its own"))
     stand_ins: list[Any] = []
     members: list[Object] = []
     for position, arg in enumerate([vm.observe(arg) for arg in args]):
@@ -116,8 +115,9 @@ def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ..
             stand_ins.append([stand_in(vm, member) for member in members])
         else:
             stand_ins.append(arg.as_real(vm))
-    real = real_instance(vm, cls, stand_ins)
+    real = real_instance(vm, functools.partial(BaseExceptionGroup.__new__, cls), stand_ins)
     exc = ExceptionObject(type(real), list(args))
+    exc.made_of = list(args)
     exc.fields = {"message": args[0], "exceptions": TupleObject(members)}
     return exc
 

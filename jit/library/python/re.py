@@ -7,11 +7,12 @@ import warnings
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure_methods, unsupported, wraps
 from framejit.objects.types.constobject import ConstObject
+from framejit.plain import re as plain
 from framejit.process.warning_filters import version_kept
 
 pure_methods(re.Pattern, re.Match)
@@ -36,6 +37,26 @@ def find_iteratively(vm: VM, pattern: Object, *args: Object, **kwargs: Object) -
     except TypeError as error:
         vm.raise_(TypeError, *error.args)
     return abstract.iter_(vm, vm.from_real(found))
+
+
+def replaced(vm: VM, method: Any, pattern: Object, repl: Object, string: Object, count: Object | None) -> Object:
+    """A call of `sub` or `subn`. A replacement that is a function is called in the trace."""
+    new, text = vm.observe(repl), vm.observe(string)
+    limit = vm.const(0) if count is None else vm.observe(count)
+    if vm.raw_type_lookup(new.cls, "__call__") is MISSING or text.cls not in (str, bytes) or limit.cls is not int:
+        return fold(vm, method, *(vm.observe(each).as_real(vm) for each in (pattern, new, text, limit)))
+    found = vm.call_app(plain.substitute, [pattern, new, vm.const(text.constant(vm)), vm.const(limit.constant(vm))])
+    return found if method is re.Pattern.subn else abstract.getitem(vm, found, vm.const(0))
+
+
+@models(re.Pattern.sub)
+def sub(vm: VM, pattern: Object, /, repl: Object, string: Object, count: Object | None = None) -> Object:
+    return replaced(vm, re.Pattern.sub, pattern, repl, string, count)
+
+
+@models(re.Pattern.subn)
+def subn(vm: VM, pattern: Object, /, repl: Object, string: Object, count: Object | None = None) -> Object:
+    return replaced(vm, re.Pattern.subn, pattern, repl, string, count)
 
 
 def forget(pattern: Any, flags: Any) -> None:

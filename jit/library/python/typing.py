@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import _typing
 import builtins
 import collections
 import collections.abc
 import types
 import typing
+from typing import Any
 
+from framejit import breaks
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure, wraps
 from framejit.objects.types.typeobject import AliasObject
+from framejit.program import classes
 
 for _module in (builtins, collections, types):
     for _cls in vars(_module).values():
@@ -29,6 +33,28 @@ wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity
 def subscript(vm: VM, form: Object, parameters: Object) -> Object:
     real, given = vm.observe(form).constant(vm), vm.observe(parameters).as_real(vm)
     return fold(vm, lambda: real[given])
+
+
+@models(types.GenericAlias.__repr__)
+def repr_of_alias(vm: VM, self: Object) -> Object:
+    """`repr(dict[str, int])`, which has the names of its classes: those of builtin ones don't change."""
+    real = vm.observe(self).constant(vm)
+    if not has_fixed_names(real):
+        vm.unsupported(breaks.UnsupportedCall("repr() of an alias of classes whose names may change"))
+    return fold(vm, repr, real)
+
+
+def has_fixed_names(part: Any) -> bool:
+    """Return whether a class, or what an alias consists of, is shown by names that can't be changed."""
+    if type(part) is types.GenericAlias:
+        return has_fixed_names(part.__origin__) and all(map(has_fixed_names, part.__args__))
+    return part is None or part is ... or (type(part) is type and not classes.flags(part) & classes.HEAP_TYPE)
+
+
+@models(_typing._idfunc)
+def call_new_type(vm: VM, value: Object, /) -> Object:
+    """A call of what `typing.NewType` makes."""
+    return value
 
 
 @models(type(collections.abc.Callable[[], None]).__new__)

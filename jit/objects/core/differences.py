@@ -179,6 +179,36 @@ def closed() -> Any:
     return generator.close()
 
 
+def caught_in_part() -> list[BaseException]:
+    """Return what an `except*` gives to its clause for a plain exception."""
+    caught: list[BaseException] = []
+    try:
+        raise ValueError
+    except* ValueError as group:
+        caught.append(group)
+    return caught
+
+
+def raised_in_part() -> BaseException:
+    """Return what leaves an `except*` of which one clause raises a KeyError."""
+    try:
+        try:
+            raise ExceptionGroup("", [ValueError()])
+        except* ValueError:
+            raise KeyError from None
+    except BaseException as error:
+        return error
+
+
+def said_of_condition() -> str:
+    """Return the message for a condition by which a group can't be split."""
+    try:
+        ExceptionGroup("", [ValueError()]).split(5)  # type: ignore[call-overload]
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
 TUPLES_ASK_LENGTHS = tuple(Counted()) == () and Counted.asked
 """True if a tuple made from an iterable asks it for its length first, as a list does."""
 EXTENDS_FROM_STORED = extended_with_itself() == [1, 1]
@@ -210,6 +240,14 @@ COMPARES_COPIES = proxy_is_copied()
 """True if a mapping proxy of a dict compares a copy of it with an object of another class."""
 CLOSE_RETURNS = closed() == 1
 """True if `close()` of a generator returns what the generator returns."""
+WRAPPERS_HAVE_TRACEBACKS = caught_in_part()[0].__traceback__ is not None
+"""True if the group that stands for a plain exception in a clause of `except*` has a traceback."""
+WRAPS_SINGLE = type(raised_in_part()) is not KeyError
+"""True if an exception that a clause of `except*` raises leaves the statement in a group, even if it is the only one."""
+SAID_OF_CONDITION = said_of_condition()
+"""The message for a condition by which a group of exceptions can't be split."""
+GROUPS_CALL_OBJECTS = "callable" in SAID_OF_CONDITION
+"""True if a group of exceptions is split by any callable object that is no class; otherwise by functions only."""
 
 
 HAS_DOCSTRING = getattr(inspect, "CO_HAS_DOCSTRING", None)

@@ -118,6 +118,16 @@ class ExceptionObject(Object):
         abstract.setattr_(vm, self, "name", vm.const(name))
         abstract.setattr_(vm, self, "obj", obj)
 
+    def field(self, vm: VM, name: str) -> Object:
+        """One of FIELDS."""
+        if self.source is not None:
+            if name == "__traceback__" and self.passed:
+                vm.unsupported(breaks.UnsupportedOperation("looking at the traceback of an exception made outside, which has got longer"))
+            return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
+        if name == "__traceback__":
+            return self.traceback(vm)
+        return self.fields.get(name) or vm.const(False if name == "__suppress_context__" else None)
+
     def set_field(self, vm: VM, name: str, value: Object) -> None:
         """Set `__cause__`, `__context__` or a similar field."""
         self.check_made_here(vm)
@@ -171,6 +181,13 @@ class ExceptionObject(Object):
         vm.trail.set(self, "entries", entries)
         vm.trail.set(self, "passed", passed)
 
+    def has_other_args(self) -> bool:
+        """Return whether a group was made of other arguments than its `args`, which the `__init__` of a class of its own sets."""
+        made_of = self.made_of
+        if made_of is None or not issubclass(self.cls, BaseExceptionGroup):
+            return False
+        return len(made_of) != len(self.args) or any(a is not b for a, b in zip(made_of, self.args, strict=True))
+
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
         made_of = self.made_of or self.args
@@ -186,6 +203,14 @@ class ExceptionObject(Object):
                 cg.load(value)
                 cg.call_const(set_field, 3)
                 cg.pop_top()
+        if self.has_other_args():
+            cg.load(self)
+            cg.load_const("args")
+            for arg in self.args:
+                cg.load(arg)
+            cg.build_tuple(len(self.args))
+            cg.call_const(set_field, 3)
+            cg.pop_top()
         if self.beneath is not None:
             cg.load(self)
             cg.load_const("__traceback__")
@@ -348,17 +373,10 @@ def exception_args(vm: VM, self: Object) -> Object:
 
 def field_getter(name: str) -> Any:
     """The getter of one of FIELDS."""
-    default = False if name == "__suppress_context__" else None
 
     def get(vm: VM, self: Object) -> Object:
         assert isinstance(self, ExceptionObject)
-        if self.source is not None:
-            if name == "__traceback__" and self.passed:
-                vm.unsupported(breaks.UnsupportedOperation("looking at the traceback of an exception made outside, which has got longer"))
-            return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
-        if name == "__traceback__":
-            return self.traceback(vm)
-        return self.fields.get(name) or vm.const(default)
+        return self.field(vm, name)
 
     return get
 
@@ -429,6 +447,10 @@ def add_note(vm: VM, self: Object, note: Object) -> Object:
 @models(*[vars(cls)["__str__"] for cls in BUILTIN_EXCEPTIONS if "__str__" in vars(cls)])
 def exception_str(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
+    if issubclass(self.cls, BaseExceptionGroup) and self.source is None:  # BaseExceptionGroup_str
+        count = len(abstract.iterate(vm, self.fields["exceptions"]))
+        message = text.str_(vm, self.fields["message"]).constant(vm)
+        return vm.const(f"{message} ({count} sub-exception{'s' * (count > 1)})")
     if issubclass(self.cls, (KeyError, OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)) or not self.args:
         if self.source is not None and not issubclass(self.cls, KeyError) and self.args:
             vm.unsupported(breaks.UnsupportedCall(f"str() of a {classes.name(self.cls)} made outside"))

@@ -23,7 +23,7 @@ from framejit.objects.types.tupleobject import TupleObject
 RENAMEABLE: dict[str, type] = {
     "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict,
 }  # fmt: skip
-"""Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to."""
+"""Fields of a function that functools.update_wrapper and similar functions set, and the types that they may be set to. `__defaults__` can be set too."""
 if hasattr(FunctionType, "__type_params__"):
     RENAMEABLE["__type_params__"] = tuple
 if "__annotate__" in vars(FunctionType):  # hasattr() would ask for the annotations of the class
@@ -54,6 +54,11 @@ class FunctionObject(Object):
     def name_when_called(self) -> str:
         return self.qualname
 
+    def name_in_errors(self, vm: VM) -> str:
+        """The function's `__qualname__` as it is now, with which errors about arguments begin."""
+        name: str = vm.observe(self.getattr(vm, "__qualname__")).constant(vm)
+        return name
+
     def field(self, vm: VM, name: str, real: Any) -> Object | None:
         """A field of a function from outside: wrapped, or guarded to be missing."""
         if self.source is None:
@@ -66,6 +71,9 @@ class FunctionObject(Object):
 
     def default_values(self, vm: VM) -> list[Object]:
         """The values of `__defaults__`."""
+        if "__defaults__" in self.renamed:
+            given = vm.observe(self.renamed["__defaults__"])
+            return [] if given.cls is type(None) else abstract.iterate(vm, given)
         if self.defaults is None and self.value is not MISSING:
             found = self.field(vm, "defaults", self.value.__defaults__)
             vm.trail.fill(self, "defaults", TupleObject([]) if found is None else found)
@@ -197,12 +205,17 @@ class FunctionObject(Object):
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if self.value is MISSING and value is not None:
             kinds = RENAMEABLE.get(name)
+            if name == "__defaults__" and vm.observe(value).cls in (tuple, type(None)):
+                kinds = object
             if name == "__annotate__" and kinds is not None and not self.takes_annotate(vm, value):
                 kinds = None
             if kinds is not None and issubclass(vm.observe(value).cls, kinds):
                 others = {key: part for key, part in self.renamed.items() if name != "__annotations__" or key != "__annotate__"}
                 vm.trail.set(self, "renamed", {**others, name: value})
                 return
+        elif name in ("__name__", "__qualname__") and value is not None and vm.observe(value).cls is str:
+            if vm.observe(value).constant(vm) == vm.observe(self.getattr(vm, name)).constant(vm):
+                return  # it has that name already, which is guarded
         Object.setattr(self, vm, name, value)
 
     def takes_annotate(self, vm: VM, value: Object) -> bool:
@@ -271,28 +284,28 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
 
 def bind_keywords(vm: VM, function: FunctionObject, bound: dict[str, Object | None], kwargs: dict[str, Object]) -> dict[str, Object]:
     """Bind keyword arguments to parameters. Returns those for `**`."""
-    code, name = function.code, f"{function.qualname}()"
+    code = function.code
     n_posonly, n_named = code.co_posonlyargcount, code.co_argcount + code.co_kwonlyargcount
     names = code.co_varnames
     extra: dict[str, Object] = {}
     for key, value in kwargs.items():
         if key in names[n_posonly:n_named]:
             if key in bound:
-                vm.raise_(TypeError, f"{name} got multiple values for argument '{key}'")
+                vm.raise_(TypeError, f"{function.name_in_errors(vm)}() got multiple values for argument '{key}'")
             bound[key] = value
         elif code.co_flags & CO_VARKEYWORDS:
             extra[key] = value
         elif key in names[:n_posonly]:
             wrong = ", ".join(known for known in names[:n_posonly] if known in kwargs)
-            vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{wrong}'")
+            vm.raise_(TypeError, f"{function.name_in_errors(vm)}() got some positional-only arguments passed as keyword arguments: '{wrong}'")
         else:
-            vm.raise_(TypeError, wording.unexpected_keyword(code, function.qualname, key))
+            vm.raise_(TypeError, wording.unexpected_keyword(code, function.name_in_errors(vm), key))
     return extra
 
 
 def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | None]) -> None:
     """Bind parameters that the call leaves out to their defaults."""
-    names, n_args, name = function.code.co_varnames, function.code.co_argcount, f"{function.qualname}()"
+    names, n_args = function.code.co_varnames, function.code.co_argcount
     missing = [n for n in names[:n_args] if n not in bound]
     if missing:
         defaults = function.default_values(vm)
@@ -301,7 +314,7 @@ def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | No
             bound.setdefault(names[first + i], default)
         missing = [n for n in names[:n_args] if n not in bound]
         if missing:
-            vm.raise_(TypeError, f"{name} missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+            vm.raise_(TypeError, missed(vm, function, "positional", missing))
     for key in names[n_args : n_args + function.code.co_kwonlyargcount]:
         if key not in bound:
             value_or_none = function.keyword_default(vm, key)
@@ -310,7 +323,12 @@ def bind_defaults(vm: VM, function: FunctionObject, bound: dict[str, Object | No
             else:
                 bound[key] = value_or_none
     if missing:
-        vm.raise_(TypeError, f"{name} missing {len(missing)} required keyword-only argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+        vm.raise_(TypeError, missed(vm, function, "keyword-only", missing))
+
+
+def missed(vm: VM, function: FunctionObject, kind: str, missing: list[str]) -> str:
+    """Python/ceval.c: missing_arguments."""
+    return f"{function.name_in_errors(vm)}() missing {len(missing)} required {kind} argument{'s' * (len(missing) > 1)}: {listed(missing)}"
 
 
 def listed(names: list[str]) -> str:
@@ -331,7 +349,7 @@ def too_many(function: FunctionObject, vm: VM, given: int, n_args: int, given_by
     count, verb = str(given), "was" if given == 1 and not given_by_name else "were"
     if given_by_name:
         count += f" positional argument{'s' * (given != 1)} (and {given_by_name} keyword-only argument{'s' * (given_by_name != 1)})"
-    return f"{function.qualname}() takes {takes} positional argument{'s' * plural} but {count} {verb} given"
+    return f"{function.name_in_errors(vm)}() takes {takes} positional argument{'s' * plural} but {count} {verb} given"
 
 
 class MethodObject(Object):

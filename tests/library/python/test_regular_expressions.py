@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from typing import Any
 
 import torch
@@ -17,6 +18,50 @@ def test_iterators_of_matches_begin_anew_in_each_call() -> None:
 
     for _ in range(2):
         agree(found, torch.ones(2), "a1b2")
+
+
+def tried(function: Any) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        return type(error), str(error)
+
+
+def test_replacements_by_functions_are_part_of_the_trace() -> None:
+    pair = re.compile(r"(\w)(\d?)")
+
+    def replaced(x: torch.Tensor, text: str) -> Any:
+        seen = []
+
+        def upper(match: Any) -> Any:
+            seen.append(match.span())
+            return match.group(1).upper() if match.group(2) else None
+
+        found = [pair.sub(upper, text), pair.subn(upper, text, 2), pair.sub(upper, text, count=-1), re.sub("q", upper, text), pair.subn("-", text)]
+        empty = re.sub(r"x*", lambda match: "-", "abxd"), re.subn(b"a", lambda match: b"zz", b"banana", 2), re.sub("b", r"<\g<0>>", text)
+        calls = (lambda: pair.sub(lambda match: 3, text), lambda: pair.sub(lambda match: 1 / 0, text), lambda: re.sub(b"a", upper, text))
+        return found, empty, seen, [tried(call) for call in calls], x + 1
+
+    for text in ("a1b2c", "", "x"):
+        agree(replaced, torch.ones(2), text)
+
+
+def test_templates_of_strings() -> None:
+    formatter = string.Formatter()
+
+    def filled(x: torch.Tensor, who: str) -> Any:
+        template = string.Template("$who likes ${what} $$5")
+        texts = template.substitute(who=who, what="cake"), template.safe_substitute(who=3), formatter.format("{0}{a.real:>5}{1[0]!r}{{}}", who, [2], a=3)
+        return texts, formatter.format("{}{}", 1, who), x + 1
+
+    agree(filled, torch.ones(2), "tim")
+
+
+def test_templates_in_error() -> None:
+    def wrong(x: torch.Tensor) -> Any:
+        return [tried(lambda text=text: string.Formatter().format(text, 1)) for text in ("{", "}", "{0", "{0[}", "{a!}", "{0.}", "{}{0}")], x + 1
+
+    agree(wrong, torch.ones(2), fullgraph=False)
 
 
 def test_versions() -> None:

@@ -6,6 +6,8 @@ import abc
 import collections
 import collections.abc
 import dataclasses
+import enum
+import functools
 import gc
 import sys
 import typing
@@ -369,6 +371,187 @@ def test_abstract_classes():
             return str(error), Made().method(), isinstance(Made(), Base), isinstance(3, Base), sorted(Base.__abstractmethods__)
 
     same(program)
+
+
+def test_a_descriptor_of_the_library_that_holds_an_abstract_method_makes_its_class_abstract():
+    def program():
+        class Base(abc.ABC):
+            @functools.singledispatchmethod
+            @abc.abstractmethod
+            def method(self, x): ...
+
+        try:
+            return Base()
+        except TypeError as error:
+            return str(error), sorted(Base.__abstractmethods__)
+
+    assert framejit.compile(program, backend="eager")() == program()
+
+
+def test_errors_about_arguments_name_a_renamed_function():
+    def program(message):
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            y: int = 0
+
+        def renamed(a, *, b): ...
+
+        renamed.__qualname__ = message
+        found = []
+        calls = (lambda: Point(), lambda: Point(1, 2, 3), lambda: Point(z=1), lambda: Point(1, x=2), lambda: renamed(1), lambda: renamed(1, 2, b=3))
+        for call in calls:
+            try:
+                call()
+            except TypeError as error:
+                found.append(str(error))
+        return found
+
+    assert framejit.compile(program, backend="eager")("other") == program("other")
+
+
+def test_errors_about_arguments_name_a_function_from_outside_as_it_is_called_now():
+    def outside(a): ...
+
+    def program():
+        try:
+            outside()
+        except TypeError as error:
+            return str(error)
+
+    same(program)
+    function = compiled(program)
+    first = function()
+    outside.__qualname__ = "renamed"
+    assert function() == program() != first
+
+
+@pytest.mark.skipif(hasattr(sys, "_getframemodulename"), reason="newer Pythons ask C code for the module of the caller")
+def test_named_tuples_and_type_variables_are_of_the_module_that_makes_them():
+    def program():
+        made = collections.namedtuple("Made", "x y", defaults=[3])
+        other = collections.namedtuple("Other", "x", module="somewhere")
+        variable, new = typing.TypeVar("V"), typing.NewType("New", int)
+        shown = repr(made(1)), made(1)._asdict(), made(1)._replace(y=5), made.__qualname__, made.__doc__, made.__new__.__defaults__
+        try:
+            made()
+        except TypeError as error:
+            message = str(error)
+        return made.__module__, other.__module__, variable.__module__, new.__module__, new(3), shown, message
+
+    same(program)
+
+    def leaving():
+        return collections.namedtuple("Made", "x y")
+
+    function = compiled(leaving)
+    first, second = function(), function()
+    assert first is not second and first.__module__ == __name__ and first(1, 2) == (1, 2)
+
+
+def test_defaults_of_a_function_that_is_made():
+    def program():
+        def function(a, b=1): return a, b
+
+        found = [function(0), function.__defaults__]
+        for defaults in ((5, 6), (), None, (7,)):
+            function.__defaults__ = defaults
+            try:
+                found += [function.__defaults__, function(1), function()]
+            except TypeError as error:
+                found.append(str(error))
+        function.__defaults__ = (function, found)
+        return found, function()[0] is function
+
+    same(program)
+
+    def leaving():
+        def function(a, b=1): return a, b
+
+        function.__defaults__ = (function, 4)
+        return function
+
+    made = compiled(leaving)()
+    assert made.__defaults__ == (made, 4) and made() == (made, 4)
+
+
+@dataclasses.dataclass
+class Outside:
+    x: int
+    items: list = dataclasses.field(default_factory=list)
+
+
+def test_dataclasses_with_factories():
+    def program():
+        @dataclasses.dataclass
+        class Made:
+            x: int
+            items: list = dataclasses.field(default_factory=list)
+            names: dict[str, int] = dataclasses.field(default_factory=dict, repr=False)
+            more: tuple[int, ...] | None = None
+
+        a, b, outside = Made(1), Made(1, [1]), Outside(2)
+        a.items.append(5)
+        outside.items.append(3)
+        return repr(a), b.items, a == b, Made(1).items is Made(1).items, outside, dataclasses.asdict(b), Made.__init__.__defaults__[-1]
+
+    same(program)
+
+    def documented():
+        @dataclasses.dataclass
+        class Made:
+            items: list[dict[str, int]] = dataclasses.field(default_factory=list)
+            show: typing.Callable[[int], str] = repr
+            other: typing.Optional[typing.List[int]] = None
+
+        return Made.__doc__
+
+    same(documented)
+
+
+def test_totally_ordered_classes():
+    def program():
+        @functools.total_ordering
+        class Made:
+            def __init__(self, x):
+                self.x = x
+
+            def __lt__(self, other):
+                return self.x < other.x
+
+            def __eq__(self, other):
+                return self.x == other.x
+
+        a, b = Made(1), Made(2)
+        return a < b, a <= b, a > b, a >= b, Made.__gt__.__name__, sorted([b, a])[0] is a
+
+    program()  # the first use renames functions of functools
+    same(program)
+
+
+def test_a_function_from_outside_is_given_the_name_that_it_has():
+    def outside(): ...
+
+    def program(name):
+        outside.__name__ = name
+        return outside.__name__
+
+    function = framejit.compile(program, backend="eager")
+    for name in ("outside", "outside", "other", "other", "outside"):
+        assert function(name) == name == outside.__name__
+    outside.__name__ = "third"
+    assert function("outside") == "outside" == outside.__name__
+
+
+def test_a_call_of_enum_makes_a_new_class_each_time():
+    def program(base):
+        made = base("Month", "june july")
+        return made, [member.name for member in made], made.june in made, made["july"].value
+
+    function = framejit.compile(program, backend="eager")
+    for base in (enum.Enum, enum.Flag):
+        (first, *rest), (second, *_), (_, *expected) = function(base), function(base), program(base)
+        assert rest == expected and first is not second and issubclass(first, base)
 
 
 def test_abstract_classes_of_the_library():
