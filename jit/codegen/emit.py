@@ -18,6 +18,7 @@ from framejit.codegen.direct import CAPTURES, INPUTS, CallOfGraph, Direct, Recov
 from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
 from framejit.codegen.rerun import as_result, run_uncompiled, run_where_check_failed, with_eager_traceback
+from framejit.guards.locks import HeldLock, released
 from framejit.guards.source import InstanceDict
 
 MANY_OUTPUTS = 256
@@ -53,7 +54,12 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
     emitter.statements(plan.statements)
     if split is not None:
         emitter.bind(split.step)
+    locks = [index for index, source in enumerate(plan.captures) if type(source) is HeldLock]
+    if locks:
+        emitter.covered[len(emitter.code)] = True
     emitter.op("return")
+    if locks:
+        emitter.release(locks)
     if plan.trace.rerun:
         function = run_where_check_failed if plan.trace.only_checks else run_uncompiled
         recovery = emitter.rerun(function if split is None else as_result(split.ended, function))
@@ -146,6 +152,14 @@ class _Emitter:
         self.op("call", 1)
         self.op("reraise")
         return Recovery(function, tuple(captures), with_eager_traceback)
+
+    def release(self, locks: Sequence[int]) -> None:
+        """Emit the handler for any exception of the code: it releases the locks that these captures hold, if they aren't released yet."""
+        self.call_with_exception(released)
+        for index in locks:
+            self.fetch(CAPTURES, index)
+        self.op("call", 1 + len(locks))
+        self.op("reraise")
 
     def call_with_exception(self, function: Callable[..., Any]) -> None:
         """Begin a handler: the function, and the exception as its first argument, which the frame lets go of."""
