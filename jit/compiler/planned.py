@@ -160,9 +160,8 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
     for check in graph.late_checks:
         if check in checked:
             tracer.restart(*checked[check])  # it is made natively: what the graph has changed when it raises can't be changed back
-    runs_again = planned.needs_graph and bool((tracer.handled and graph.repeatable) or checked)
-    check_locks(tracer, graph, runs_again)
-    if runs_again:
+    check_locks(tracer, graph)
+    if planned.needs_graph and ((tracer.handled and graph.repeatable) or checked):
         return planned.rerun_from(tracer.call_sources(), only_checks=not graph.repeatable)
     return planned
 

@@ -173,13 +173,10 @@ def release(vm: TorchVM, self: Object) -> Object:
     return give(vm, own_lock(vm, self, "release"), "release")
 
 
-def check_locks(vm: TorchVM, graph: GraphResult, runs_again: bool) -> None:
-    """Restart the trace without a lock if the compiled code might wait for another thread while it holds it: for one that needs a lock that this one has.
-
-    `runs_again`: the call runs uncompiled, and takes the lock itself, if its graph raises.
-    """
+def check_locks(vm: TorchVM, graph: GraphResult) -> None:
+    """Restart the trace without a lock if its graph might wait for another thread while the lock is held: for one that needs a lock that this one has."""
     closed = [logged.effect for logged in vm.effects.order() if isinstance(logged.effect, ClosedSection)]
-    if closed and (runs_again or may_wait(graph)):
+    if closed and may_wait(graph):
         vm.restart(closed[0].place, LEFT)
 
 
