@@ -60,7 +60,7 @@ def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
 class LockObject(Object):
     """A threading.Lock or RLock from outside. Modules/_threadmodule.c: lock_acquire_lock, rlock_acquire.
 
-    `depth`: so often the trace has taken it, and not released it yet. `sections`: the number of sections of the program that hold it, as far as the trace has come.
+    `depth`: the number of times that the trace has taken it and not released it yet. `sections`: the number of sections so far in which the program holds it.
     """
 
     __slots__ = ("depth", "sections")
@@ -99,11 +99,11 @@ class ClosedSection:
     __slots__ = ("lock", "number", "held", "place")
 
     def __init__(self, lock: LockObject, held: Source, place: tuple[CodeType, int]) -> None:
-        self.lock, self.number, self.held, self.place = lock, lock.sections, held, place
+        self.lock, self.number, self.held, self.place = lock, lock.sections, Object(object, held), place
 
     def replay(self, cg: Codegen) -> None:
         if self.number == self.lock.sections:
-            cg.load_source(self.held)
+            cg.load(self.held)
             cg.call_const(release_lock, 1)
             cg.pop_top()
 
@@ -175,7 +175,7 @@ def release(vm: TorchVM, self: Object) -> Object:
 
 def check_locks(vm: TorchVM, graph: GraphResult) -> None:
     """Restart the trace without a lock if its graph might wait for another thread while the lock is held: for one that needs a lock that this one has."""
-    closed = [logged.effect for logged in vm.effects.order() if isinstance(logged.effect, ClosedSection)]
+    closed = [effect for effect in vm.effects.all() if isinstance(effect, ClosedSection)]
     if closed and may_wait(graph):
         vm.restart(closed[0].place, LEFT)
 
