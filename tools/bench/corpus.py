@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
