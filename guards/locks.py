@@ -28,7 +28,6 @@ class HeldLock(Source):
 
     __slots__ = ()
     accessor = "held_lock"
-    needs_exact_type = True
 
     def step(self, value: Any) -> Any:
         return value if type(value) in LOCKS and is_free(value) else MISSING

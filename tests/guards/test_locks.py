@@ -14,6 +14,7 @@ from framejit.guards.kinds import ValueIs
 from framejit.guards.locks import HeldLock, is_free, released
 from framejit.guards.source import MISSING, Root
 
+
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
 def test_a_match_holds_the_lock_until_it_is_released_or_gone(make: Any) -> None:
     lock, source = make(), slot(Root()).child(HeldLock)
