@@ -53,14 +53,20 @@ def test_a_walk_that_does_not_match_leaves_the_lock_free() -> None:
     lock, root = threading.Lock(), Root()
     tree = build([ValueIs(slot(root, 1), HERE, None)], [slot(root).child(HeldLock)], [])
     for _ in range(3):
-        assert matched(tree, lock, 1) is None and not lock.locked()
-        assert matched(tree, lock, None) is not None and not lock.locked()
+        assert matched(tree, lock, 1) is None
+        assert not lock.locked()
+        found = matched(tree, lock, None)
+        assert found is not None and lock.locked()
+        del found
+        assert not lock.locked()
     with lock:
-        assert matched(tree, lock, None) is None and lock.locked()
+        assert matched(tree, lock, None) is None
+        assert lock.locked()
 
 
 @pytest.mark.parametrize("value", [None, 1, "acquire", threading.Condition(), threading.Semaphore(), threading.Event(), threading.Lock, threading.Lock()])
 def test_reference_agrees(value: Any) -> None:
     source = slot(Root()).child(HeldLock)
+    expected = source.fetch(call_of(value)) is MISSING
     found = matched(build([], [source], []), value)
-    assert (found is None) == (source.fetch(call_of(value)) is MISSING)
+    assert (found is None) == expected
