@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import warnings
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tools.bench import corpus, corpus_configs, corpus_diffusers_inputs, corpus_models, corpus_runs
+from tools.bench import corpus, corpus_configs, corpus_diffusers_inputs, corpus_models, corpus_records, corpus_runs
 from tools.bench.corpus_configs import Scale
 from tools.bench.corpus_models import Entry
 from tools.compilers import Compiler, Framejit, Statistics
@@ -197,8 +198,34 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(sys, "argv", ["corpus", "--only", "bert,gpt2", "--measure", measures, "--results", str(results), "--markdown", str(page)])
         assert corpus.main() == 0
     assert ran == [("bert", ["eval"]), ("gpt2", ["eval"]), ("bert", ["train"])]
-    assert len(results.read_text().splitlines()) == 3 and all(json.loads(line) for line in results.read_text().splitlines())
+    assert [json.loads(line)["entry"] for line in results.read_text().splitlines()] == ["transformers:bert", "transformers:gpt2"]
     text = page.read_text()
     assert "| transformers | eval | framejit | 1 | 0 | 1 | 0 | 0 | 0 | 0.0 | 1 | 0.50 |" in text
     assert "- FJ039 `if x:`: bert (eval), bert (train)" in text and "- transformers:gpt2: ValueError: no" in text
     assert "excluded: ValueError: no" in capsys.readouterr().out
+
+
+def test_records_lose_nothing_in_their_file(tmp_path: Path) -> None:
+    """Lines leave out what is usual, are in the order of entries, and come back as they were."""
+    whole = corpus_runs.check(Example(nn.Linear(3, 2), (torch.randn(4, 3),)), "eval", Framejit())
+    broken = corpus_runs.Result(graphs=2, breaks=1, recompiles=3, reasons=["FJ001 a call"], asks=True, first_call=0.25)
+    path = tmp_path / "records.jsonl"
+    records = [
+        {
+            "entry": f"{library}:{name}",
+            "compiler": "framejit",
+            "ran": "2026-11-28",
+            "model": "Model(x)",
+            "excluded": "",
+            "measures": {measure: {**dataclasses.asdict(result), "verdict": result.verdict} for measure, result in (("eval", whole), ("train", broken))},
+        }
+        for library, name in (("timm", "b"), ("transformers", "c"), ("transformers", "a"))
+    ]
+    for record in records:
+        record["measures"]["eval"]["first_call"] = 0.125
+        corpus_records.append(path, record)
+    corpus_records.tidy(path)
+    found = corpus_records.read(path)
+    assert [entry for entry, _ in found] == ["transformers:a", "transformers:c", "timm:b"]
+    assert all(found[record["entry"], "framejit"] == record for record in records)
+    assert path.read_text().splitlines()[0].count("first_call") == 2 and '"eval": {"first_call": 0.125}' in path.read_text()

@@ -285,6 +285,9 @@ int init_caches();
 /* iterator_fields.cpp */
 int init_iterator_fields(PyObject *module);
 
+/* locks.cpp */
+int init_locks(PyObject *module);
+
 /* leaf_object.cpp */
 bool same_constant(PyObject *a, PyObject *b);
 bool is_immutable_constant(PyObject *value);

@@ -55,15 +55,17 @@ class Assembler:
         self._position = position
 
     def emit_covered(self, word: str, argument: Any = 0, with_all_before: bool = False) -> None:
-        """Append a word that has a handler. The stack holds nothing below its operands."""
-        first = -1 if with_all_before else len(self._instructions)
+        """Append a word that has a handler, maybe with all words before it that have none. The stack holds nothing below its operands."""
+        before = self._handlers[-1][1] if self._handlers else -1
+        first = before if with_all_before else len(self._instructions)
         self.emit("enter_covered")
         self.emit(word, argument)
         self._handlers.append([first, len(self._instructions), 0])
 
     def begin_handler(self) -> None:
-        """The handler of the last covered word follows, and begins with the exception on the stack. Control never falls through into it."""
-        self._handlers[-1][2] = len(self._instructions)
+        """The handler of the last covered word that has none yet follows, and begins with the exception on the stack. Control never falls through into it."""
+        waiting = next(handler for handler in reversed(self._handlers) if not handler[2])
+        waiting[2] = len(self._instructions)
         self._depth = 1
 
     def emit(self, word: str, argument: Any = 0) -> None:

@@ -18,6 +18,7 @@ from framejit.codegen.direct import CAPTURES, INPUTS, CallOfGraph, Direct, Recov
 from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
 from framejit.codegen.rerun import as_result, run_uncompiled, run_where_check_failed, with_eager_traceback
+from framejit.guards.locks import HeldLock, released
 from framejit.guards.source import InstanceDict
 
 MANY_OUTPUTS = 256
@@ -53,10 +54,15 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
     emitter.statements(plan.statements)
     if split is not None:
         emitter.bind(split.step)
+    locks = [index for index, source in enumerate(plan.captures) if type(source) is HeldLock]
+    if locks:
+        emitter.covered[len(emitter.code)] = True
     emitter.op("return")
+    if locks:
+        emitter.release_and_raise(locks)
     if plan.trace.rerun:
         function = run_where_check_failed if plan.trace.only_checks else run_uncompiled
-        recovery = emitter.rerun(function if split is None else as_result(split.ended, function))
+        recovery = emitter.rerun(function if split is None else as_result(split.ended, function), locks)
     else:
         recovery = None
     code = emitter.assemble()
@@ -128,12 +134,15 @@ class _Emitter:
         self.op("load_local", state)
         self.op("call", 2)
 
-    def rerun(self, function: Callable[..., Any]) -> Recovery:
+    def rerun(self, function: Callable[..., Any], locks: Sequence[int]) -> Recovery:
         """Emit the handler for an exception of the graph: it calls `function` with the exception, alone in a list, and with the function and arguments that
-        the plan names. Returns what the direct form does then.
+        the plan names. The locks in these captures are released first. Returns what the direct form does then.
 
         If that raises, the traceback already has an entry for this frame, from its uncompiled run.
         """
+        self.begin_handler()
+        if locks:
+            self.release(locks)
         self.call_with_exception(function)
         self.op("build_list", 1)
         captures = [self.capture_index[id(source)] for source in self.plan.trace.rerun]
@@ -142,14 +151,31 @@ class _Emitter:
         self.covered[len(self.code)] = False
         self.op("call", 1 + len(captures))
         self.op("return")
+        self.begin_handler()
         self.call_with_exception(with_eager_traceback)
         self.op("call", 1)
         self.op("reraise")
         return Recovery(function, tuple(captures), with_eager_traceback)
 
-    def call_with_exception(self, function: Callable[..., Any]) -> None:
-        """Begin a handler: the function, and the exception as its first argument, which the frame lets go of."""
+    def release_and_raise(self, locks: Sequence[int]) -> None:
+        """Emit the handler for any other exception of code that holds locks."""
+        self.begin_handler()
+        self.release(locks)
+        self.op("reraise")
+
+    def release(self, locks: Sequence[int]) -> None:
+        """Release the locks that these captures hold, if they aren't released yet. The exception stays on the stack."""
+        self.call_with_exception(released)
+        for index in locks:
+            self.fetch(CAPTURES, index)
+        self.op("call", 1 + len(locks))
+
+    def begin_handler(self) -> None:
+        """The next instruction begins a handler, with the exception on the stack."""
         self.handlers.add(len(self.code))
+
+    def call_with_exception(self, function: Callable[..., Any]) -> None:
+        """Load a function, and the exception on the stack as its first argument, which the frame lets go of."""
         error = self.store()
         self.op("load_callable", function)
         self.op("load_local", error)

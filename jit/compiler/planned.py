@@ -20,6 +20,7 @@ from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard
 from framejit.guards.relations import Distinct
 from framejit.guards.source import UserLine
+from framejit.library.python.threading import check_locks
 from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import NotConstant, Object
@@ -159,6 +160,7 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
     for check in graph.late_checks:
         if check in checked:
             tracer.restart(*checked[check])  # it is made natively: what the graph has changed when it raises can't be changed back
+    check_locks(tracer, graph)
     if planned.needs_graph and ((tracer.handled and graph.repeatable) or checked):
         return planned.rerun_from(tracer.call_sources(), only_checks=not graph.repeatable)
     return planned

@@ -5,13 +5,13 @@
     python -m tools.bench.corpus --markdown docs/corpus.md  # all that haven't run yet; then the page from all that have
 
 Models are built from small configurations with random weights, without downloads. Each entry runs in a process of its own, with limits of time and memory.
-Results are lines of JSON in a file; what is in it isn't run again, so a run that ended goes on where it was.
+Results are lines of a file in the repository (corpus_records.py); what is in it isn't run again, so a run that ended goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import datetime
 import os
 import platform
 import statistics
@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,35 +30,11 @@ import torch
 from tools import isolate
 from tools.bench import corpus_models, corpus_runs, markdown
 from tools.bench.corpus_models import LIBRARIES, Entry
+from tools.bench.corpus_records import RECORDS, Record, append, missing, read, tidy
 
-RESULTS = Path("build/corpus.jsonl")
 VERDICTS = ("whole", "broken", "uncompiled", "wrong", "failed")
 MOST_PLACES = 40
 """So many reasons of graph breaks are listed on the page."""
-
-Record = dict[str, Any]
-
-
-def read(path: Path) -> dict[tuple[str, str], Record]:
-    """The records of a file by entry and compiler. Of several lines about the same, the measures are put together, and later ones count."""
-    found: dict[tuple[str, str], Record] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            key = (record["entry"], record["compiler"])
-            if key in found:
-                record["measures"] = {**found[key]["measures"], **record["measures"]}
-            found[key] = record
-    return found
-
-
-def missing(record: Record | None, measures: Sequence[str]) -> list[str]:
-    """The measures of a record that haven't run."""
-    if record is None:
-        return list(measures)
-    if record["excluded"]:
-        return []
-    return [measure for measure in measures if measure not in record["measures"]]
 
 
 def isolated(entry: Entry, compiler: str, measures: Sequence[str], timeout: float) -> Record:
@@ -80,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--compilers", default="framejit", help="comma-separated: framejit (the default), torch")
     parser.add_argument("--measure", default="eval,train", help="comma-separated: eval, train (the default is both)")
     parser.add_argument("--timeout", type=float, default=400, help="seconds after which an entry is given up (default 400)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help=f"the file of results (default {RESULTS})")
+    parser.add_argument("--results", type=Path, default=RECORDS, help=f"the file of results (default {RECORDS})")
     parser.add_argument("--again", action="store_true", help="run again what is in the file of results")
     parser.add_argument("--markdown", type=Path, help="write the page to this file, such as docs/corpus.md, from all results")
     parser.add_argument("--list", action="store_true", help="only list the entries")
@@ -113,11 +88,11 @@ def main() -> int:
             if not measures:
                 continue
             start = time.perf_counter()
-            record = isolated(entry, compiler, measures, options.timeout)
-            with options.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            record = {**isolated(entry, compiler, measures, options.timeout), "ran": datetime.date.today().isoformat()}
+            append(options.results, record)
             print(f"{number}/{len(options.entries)} {summary(record)} ({time.perf_counter() - start:.0f} s)", flush=True)
             bad += any(result["verdict"] in ("uncompiled", "wrong", "failed") for result in record["measures"].values())
+    tidy(options.results)
     if options.markdown:
         options.markdown.write_text(page(list(read(options.results).values()), corpus_models.entries()), encoding="utf-8")
     return 1 if bad else 0
@@ -188,13 +163,18 @@ def page(records: list[Record], entries: Sequence[Entry]) -> str:
 
 
 def _parts(records: list[Record], entries: Sequence[Entry]) -> list[str]:
-    """Which part of the corpus has run."""
-    tried = Counter(record["entry"].partition(":")[0] for record in records if record["compiler"] == "framejit")
+    """Which part of the corpus has run, and when."""
+    own = [record for record in records if record["compiler"] == "framejit"]
+    tried = Counter(record["entry"].partition(":")[0] for record in own)
     counts = Counter(entry.library for entry in entries)
     parts = [f"{tried[library]} of {counts[library]} of {library}" for library in LIBRARIES if counts[library]]
+    days = sorted({record["ran"] for record in own if record["ran"]})
+    ran = f" from {days[0]} to {days[-1]}" if days else ""
+    kept = Counter(record["entry"].partition(":")[0] for record in own if not record["model"] and not record["excluded"])
+    of_page = f" Of {', '.join(f'{kept[library]} of {library}' for library in LIBRARIES if kept[library])}, only the verdict of an earlier run is known."
     return [
-        f"Tried so far: {', '.join(parts)}. Those that [aren't counted](#not-counted) are listed at the end.",
-        "Results are gathered over several runs beside other programs, and some may be of earlier states of framejit.",
+        f"Tried so far: {', '.join(parts)}. Those that [aren't counted](#not-counted) are listed at the end. The records are in `{RECORDS}`.",
+        f"They were gathered{ran}, over several runs beside other programs, and some may be of earlier states of framejit.{of_page if kept else ''}",
     ]
 
 
