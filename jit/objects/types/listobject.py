@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from framejit.guards.container_sources import ItemCount
 from framejit.guards.kinds import Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.core import abstract
