@@ -273,7 +273,7 @@ class Pinned(Source):
     accessor = "pinned"
 
     def __init__(self, base: Source | None, payload: Any) -> None:
-        self.reference = Reference(payload, weakly=isinstance(payload, type))
+        self.reference = Reference(payload, weakly=issubclass(type(payload), type))
         super().__init__(base, None)
 
     @property

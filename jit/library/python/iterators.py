@@ -99,7 +99,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
     if found is not None:
         return found
     is_sequence = not is_barred and vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
-    if not is_sequence or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
+    if not is_sequence:
         vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
     return ReversedItems(vm, sequence)
 

@@ -428,6 +428,16 @@ def test_an_object_in_the_place_of_a_class_is_asked_for_its_class_as_often_as_in
         assert compiled(torch.ones(()), Claiming()) == function(torch.ones(()), Claiming())
 
 
+def test_a_class_made_of_an_object_in_its_place_asks_that_as_often_as_in_eager():
+    def function(x):
+        claiming = Claiming()
+        return tried(isinstance, x, (str, typing.Union[int, claiming])), claiming.asked
+
+    compiled = framejit.compile(function, backend="eager")
+    expected = function(torch.ones(()))
+    assert [compiled(torch.ones(())) for _ in range(2)] == [expected, expected]
+
+
 class Suspicious(type):
     def __subclasscheck__(cls, other):
         ASKED.append(other.__name__)

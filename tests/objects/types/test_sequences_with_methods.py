@@ -185,3 +185,16 @@ def test_torch_asks_for_the_items_of_a_sequence_as_in_eager(cls: Any, call: Any)
     framejit.reset()
     expected, got = program(torch.ones(1))[0], framejit.compile(program, backend="eager")(torch.ones(1))[0]
     assert got.tolist() == expected.tolist() if isinstance(expected, torch.Tensor) else got == expected
+
+
+def test_reversed_asks_for_a_length() -> None:
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    def function(x: torch.Tensor) -> Any:
+        return tried(lambda: list(reversed(Endless()))), x + 1
+
+    found = framejit.compile(function, backend="eager", fullgraph=True)(torch.ones(2))
+    assert found[0] == function(torch.ones(2))[0]
+    assert "has no len" in str(found[0])
