@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 import warnings
 import zlib
 from collections import deque
@@ -608,7 +609,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t.double(), None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t.double(), None, lambda t: (t * 2, -t, t.sum().item()), None),
     ("FJ039", lambda t: t if int(t.argmax()) >= 0 else t[1:], None, lambda t: (torch._check((n := int(t.argmax())) >= 0), t * 2 if n >= 0 else -t)[1], None),
-    ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
+    ("FJ043", lambda t: (uuid.uuid4(), t + 1)[1], None, warns, None),
     ("FJ062", lambda t: torch.cond(t.sum() > 0, keeps_twice, torch.sum, (t,)), None, lambda t: torch.cond(t.sum() > 0, plain, torch.neg, (t,)), None),
     ("FJ065", lambda t: torch.func.grad(keeps_twice)(t), None, lambda t: torch.func.grad(lambda a: (a.sum(), a * 2), has_aux=True)(t), None),
     ("FJ068", adds_array, lambda: (x, np.ones(3, object)), adds_array, lambda: (x, np.ones(3, np.float64))),
