@@ -125,7 +125,7 @@ class Framejit(Compiler):
 
 
 def is_recompile(metrics: Any) -> bool:
-    """Whether torch.compile compiled a frame again: its id is 'frame/number', or longer where the compilation belongs to a backward pass."""
+    """Return whether torch.compile compiled a frame again: its id is 'frame/number', or longer where the compilation belongs to a backward pass."""
     return bool(metrics.co_name and metrics.compile_id) and int(metrics.compile_id.rpartition("/")[2].partition("_")[0]) > 0
 
 

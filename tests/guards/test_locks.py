@@ -28,7 +28,7 @@ def test_a_match_holds_the_lock_until_it_is_released_or_gone(make: Any) -> None:
 
 
 def free_elsewhere(lock: Any) -> bool:
-    """Whether another thread could take the lock."""
+    """Return whether another thread could take the lock."""
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(is_free(lock)))
     thread.start()

@@ -14,7 +14,7 @@ from tools.bench.corpus_runs import MEASURES, Result
 RECORDS = Path("tools/bench/corpus.jsonl")
 Record = dict[str, Any]
 USUAL: Record = {**asdict(Result()), "graphs": 1, "verdict": "whole"}
-"""What a result has in the fields that its line leaves out: the model is one graph without a break."""
+"""The values of the fields that a line leaves out: those of a model that is one graph without a break."""
 
 
 def line_of(record: Record) -> str:

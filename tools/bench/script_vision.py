@@ -423,7 +423,7 @@ def quantisation(way: Way) -> Trained:
 
 
 class Features:
-    """What chosen layers of a network give, caught by hooks."""
+    """Collects the results of chosen layers of a network by hooks."""
 
     def __init__(self, net: nn.Module, layers: list[str]) -> None:
         self.found: dict[str, torch.Tensor] = {}

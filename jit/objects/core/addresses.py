@@ -45,4 +45,4 @@ def _tell_apart(vm: VM, key: Any, other: Any) -> None:
 
 
 ON_ADDRESSES = "on the address of a tensor's data, of which a trace knows only whether it is another's"
-"""What programs do with addresses apart from comparing them with each other."""
+"""The words of a graph break for any other use of an address than a comparison with another address."""

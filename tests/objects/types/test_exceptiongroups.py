@@ -35,7 +35,7 @@ class Wrong(ExceptionGroup):
 
 
 def portrait(value: Any) -> Any:
-    """What can be seen of a result: of exceptions their fields, members and the places of their tracebacks."""
+    """Describe a result by all that a program can see of it: of exceptions, their fields, members and the places of their tracebacks."""
     if isinstance(value, list | tuple):
         return [portrait(item) for item in value]
     if not isinstance(value, BaseException):

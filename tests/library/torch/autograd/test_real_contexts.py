@@ -13,7 +13,7 @@ import framejit
 
 
 def look(gradient: torch.Tensor) -> None:
-    """What keeps the Function from being one node."""
+    """Run something that can't be traced, so that the Function isn't one node."""
     if not torch.isfinite(gradient).all():
         print("not finite")
 
