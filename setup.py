@@ -185,7 +185,7 @@ def extension(name: str, sources: list[str], libraries: list[str]) -> Extension:
         include_dirs=["runtime_c", os.path.join("guards", "native")],
         libraries=libraries,  # no rpath: torch is imported first and has them loaded
         define_macros=[("FRAMEJIT_BUILT_FOR_PYTHON", f'"{sys.version_info[0]}.{sys.version_info[1]}"')],
-        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *SILENCED_WARNINGS, *os.environ.get("CFLAGS", "").split()],
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-fno-plt", "-Wall", "-Wextra", *SILENCED_WARNINGS, *os.environ.get("CFLAGS", "").split()],
         language="c++",
     )
 

@@ -19,7 +19,8 @@
     X(list_to_tuple) /* pop a list, push a tuple of its items */                                                                              \
     X(call)          /* pop n arguments and a function below them, push what it returns */                                                     \
     X(set_item)      /* pop a value, a dict and a key, and put the value into the dict */                                                      \
-    X(pop)           /* pop an item */
+    X(pop)           /* pop an item */                                                                                                         \
+    X(set_constant)  /* load, constant, set_item: pop a value and put it into the dict in a variable, under a constant */
 
 typedef enum {
 #define NAME(name) OP_##name,
@@ -89,6 +90,21 @@ static int check_program(FJ_Program *program, Py_ssize_t n_captures) {
     }
     program->n_places = program->n_variables + deepest;
     return 0;
+}
+
+/* Makes one operation of three where a value is put under a constant key into a dict that a variable holds: most of what builds an object's attributes. */
+static void fuse(FJ_Program *program) {
+    FJ_Operation *operations = program->operations;
+    Py_ssize_t n = 0;
+    for (Py_ssize_t i = 0; i < program->n_operations; i++) {
+        operations[n++] = operations[i];
+        FJ_Operation *last = operations + n - 3;
+        if (n >= 3 && last[0].code == OP_load && last[1].code == OP_constant && last[2].code == OP_set_item && last[1].argument <= INT_MAX) {
+            *last = (FJ_Operation){OP_set_constant, (int)last[1].argument, last[0].argument};
+            n -= 2;
+        }
+    }
+    program->n_operations = n;
 }
 
 /* Offsets of instructions of the code, one for each call. */
@@ -187,6 +203,7 @@ FJ_Program *FJ_Program_New(PyObject *description, PyObject *code, Py_ssize_t n_c
         FJ_Program_Free(self);
         return NULL;
     }
+    fuse(self);
     return self;
 }
 
@@ -283,6 +300,11 @@ static PyObject *dict_of(PyObject **items, Py_ssize_t n) {
     return dict;
 }
 
+/* 0, or -1 with an exception set. */
+static inline int set_item(PyObject *dict, PyObject *key, PyObject *value) {
+    return (PyDict_CheckExact(dict) ? PyDict_SetItem : PyObject_SetItem)(dict, key, value);
+}
+
 /* Runs the program over `places`, all NULL at first. *call counts the calls that have returned. */
 static PyObject *run_operations(const FJ_Program *program, PyObject *const *outputs, PyObject *const *captures, PyObject **places, Py_ssize_t *call) {
     PyObject **variables = places, **top = places + program->n_variables; /* after the last item */
@@ -339,9 +361,14 @@ static PyObject *run_operations(const FJ_Program *program, PyObject *const *outp
                 FJ_Items_Release(top, n + 1);
                 break;
             case OP_set_item:
-                if ((PyDict_CheckExact(top[-2]) ? PyDict_SetItem : PyObject_SetItem)(top[-2], top[-1], top[-3]) < 0) return NULL;
+                if (set_item(top[-2], top[-1], top[-3]) < 0) return NULL;
                 top -= 3;
                 FJ_Items_Release(top, 3);
+                continue;
+            case OP_set_constant:
+                if (set_item(variables[n], PyTuple_GET_ITEM(program->constants, operation->key), top[-1]) < 0) return NULL;
+                top--;
+                Py_CLEAR(*top);
                 continue;
             case OP_pop:
                 top--;

@@ -7,6 +7,7 @@
 /* A step of the stack machine: one of the operations that program.c lists. */
 typedef struct {
     int code;
+    int key; /* of an operation that stands for several: the constant that is the key */
     Py_ssize_t argument;
 } FJ_Operation;
 

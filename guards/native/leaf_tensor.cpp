@@ -11,12 +11,22 @@
 
 namespace framejit {
 
+/* Two words at a time: a register of any x86-64 or 64-bit ARM. */
+typedef uint64_t Pair __attribute__((vector_size(16)));
+
+static inline Pair pair_at(const void *address) {
+    Pair result;
+    std::memcpy(&result, address, sizeof result);
+    return result;
+}
+
 /* All that tensor_matches looks at, as one tensor had it. Many tensors of a model look alike and share one. counts: of the words of sizes and
  * strides, the bits that count; those of sizes that may be any don't. */
 struct TensorLook {
     PyObject *cls; /* compared only */
     bool requires_grad, all_count;
-    bool is_flat; /* of at most two dimensions, of which all sizes and strides count: there are few words to compare */
+    bool is_flat; /* of at most two dimensions, of which all sizes and strides count: then only the few words in `flat` are compared */
+    Pair flat[4];
     uint64_t words[13], counts[11];
 };
 
@@ -244,17 +254,10 @@ static bool tensor_matches(const Leaf &leaf, PyObject *value) {
 
 static const Registered<LeafKind> tensor_match({.name = "tensor_match", .read = read_tensor_facts, .holds = tensor_matches, .looks_at_tensor = true});
 
-/* Two words at a time: a register of any x86-64 or 64-bit ARM. */
-typedef uint64_t Pair __attribute__((vector_size(16)));
-
-static inline Pair pair_at(const void *address) {
-    Pair result;
-    std::memcpy(&result, address, sizeof result);
-    return result;
-}
-
 /* The words of sizes and strides inside a tensor: how many there are of each, then room for all sizes, then for all strides. */
 constexpr size_t first_size = 1, first_stride = first_size + C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE;
+/* Where the pairs of words begin in which the sizes and strides of a tensor of at most two dimensions lie, with their number. */
+constexpr size_t flat_words[] = {0, first_size, first_stride};
 
 /* Whether a tensor still looks as it did: if so, whatever matched it matches it. `value` may be any object. */
 __attribute__((always_inline)) static inline bool looks_same(const TensorLook &look, PyObject *value) {
@@ -264,11 +267,9 @@ __attribute__((always_inline)) static inline bool looks_same(const TensorLook &l
     static_assert(last % 2 == 0);
     const char *sizes = tensor.sizes_begin();
     if (look.is_flat) {
-        const uint64_t *type_words = look.words + Reader::size_words;
-        auto other = [&](size_t i) { return load(sizes + 8 * i) ^ look.words[i]; };
-        const uint64_t differing = other(0) | other(first_size) | other(first_size + 1) | other(first_stride) | other(first_stride + 1);
-        const uint64_t type = (load(tensor.type_begin()) ^ type_words[0]) | (load(tensor.type_begin() + 8) ^ type_words[1]);
-        return (differing | type) == 0 && tensor.needs_grad() == look.requires_grad;
+        Pair difference = pair_at(tensor.type_begin()) ^ look.flat[std::size(flat_words)];
+        for (size_t i = 0; i < std::size(flat_words); i++) difference |= pair_at(sizes + 8 * flat_words[i]) ^ look.flat[i];
+        return (difference[0] | difference[1]) == 0 && tensor.needs_grad() == look.requires_grad;
     }
     Pair difference = pair_at(tensor.type_begin()) ^ pair_at(look.words + Reader::size_words);
     uint64_t rest = load(sizes + 8 * last) ^ look.words[last];
@@ -304,7 +305,7 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
     const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     const Reader &tensor = read(value);
     if (!tensor.keeps_sizes_inside()) return nullptr;
-    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), true, false, {}, {}});
+    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), true, false, {}, {}, {}});
     std::fill(std::begin(look->counts), std::end(look->counts), ~uint64_t{0});
     if (facts.any_size || facts.any_stride) {
         look->all_count = false;
@@ -313,13 +314,15 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
             leave_out(*look, tensor, tensor.strides().data(), facts.has_strides ? facts.strides : std::vector<int64_t>(facts.sizes.size(), -1));
         }
     }
+    std::memcpy(look->words, tensor.sizes_begin(), 8 * Reader::size_words);
+    std::memcpy(look->words + Reader::size_words, tensor.type_begin(), 16);
     look->is_flat = look->all_count && is_flat(tensor);
+    for (size_t i = 0; i < std::size(flat_words); i++) look->flat[i] = pair_at(look->words + flat_words[i]);
+    look->flat[std::size(flat_words)] = pair_at(look->words + Reader::size_words);
     for (TensorLook *known : looks) {
         if (std::equal(std::begin(known->counts), std::end(known->counts), look->counts) && looks_same(*known, value)) return known;
     }
     if (looks.size() >= most) return nullptr;
-    std::memcpy(look->words, tensor.sizes_begin(), 8 * Reader::size_words);
-    std::memcpy(look->words + Reader::size_words, tensor.type_begin(), 16);
     looks.push_back(look.get());
     return look.release();
 }

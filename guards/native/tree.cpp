@@ -152,6 +152,9 @@ bool read_node(GuardTree &tree, PyObject *item) {
     return true;
 }
 
+/* Whether the value of a node is one that the call brings, which its step finds without having to visit another node. */
+bool is_argument(const Node &node) { return node.accessor->given && node.parent == 0 && !node.accessor->creates && node.accessor->look_up == nullptr; }
+
 /* Leaves come sorted by node. */
 bool read_leaf(GuardTree &tree, PyObject *item) {
     int32_t node_index, kind;
@@ -170,6 +173,7 @@ bool read_leaf(GuardTree &tree, PyObject *item) {
     Leaf leaf{};
     leaf.kind = registered<LeafKind>()[kind];
     leaf.held = -1;
+    leaf.argument = is_argument(node) && node.first_leaf == position && !leaf.kind->runs_python ? node_index : 0;
     if (leaf.kind->runs_python && node_index != 0) {
         PyErr_Format(PyExc_ValueError, "%s is a guard of the root", leaf.kind->name);
         return false;

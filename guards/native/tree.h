@@ -124,6 +124,7 @@ struct Facts {
 struct Leaf {
     const LeafKind *kind;
     int32_t held; /* which of the tree's held objects it compares with; -1: none */
+    int32_t argument; /* the node of the argument that it is the first leaf of; 0: it is another leaf */
     union {
         PyObject *object; /* borrowed from `held` */
         Py_ssize_t length;
@@ -230,6 +231,7 @@ struct TreeData {
     std::vector<Found> found;           /* what these find in this walk */
     Alive *alive = nullptr;
     uint32_t walks = 0;
+    int32_t rejecting = 0; /* the node of the argument whose first leaf ended an earlier walk; 0: none did */
     int32_t visited = 0; /* nodes, in the last walk */
     bool walking = false;
     bool ambiguous = false; /* in this walk, only a user's __eq__ could have told whether a key is there */

@@ -214,17 +214,31 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
     return matches;
 }
 
+/* Whether the argument that ended an earlier walk would end this one: what tells one entry's calls from another's is mostly the same argument. */
+bool rejects_again(GuardTree &tree, const CallView &call) {
+    if (tree.rejecting == 0) return false;
+    Node &node = tree.nodes[tree.rejecting];
+    return !holds(tree.leaves[node.first_leaf], node.accessor->step(tree, node, &tree, call));
+}
+
+/* Notes how a walk ends. */
+int32_t ended(GuardTree &tree, int32_t result) {
+    if (result >= 0 && tree.leaves[result].argument != 0) tree.rejecting = tree.leaves[result].argument;
+    return result;
+}
+
 }  // namespace
 
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
-    if (++tree.walks == 0) tree.walks = 1;
     tree.visited = 0;
+    if (rejects_again(tree, call)) return tree.nodes[tree.rejecting].first_leaf;
+    if (++tree.walks == 0) tree.walks = 1;
     const Word *word = tree.words.data();
     const Word *const end = word + tree.words.size();
     while ((word = first_difference(word, end)) != end) {
         const int32_t number = chunk_of(tree, *word, static_cast<int32_t>(word - tree.words.data()));
         int32_t result = visit(tree, number, call);
-        if (result != matches) return result;
+        if (result != matches) return ended(tree, result);
         word = tree.words.data() + tree.chunks[number].first_word + tree.chunks[number].room;
     }
     std::fill(captures, captures + tree.captures.size(), nullptr);
@@ -237,7 +251,7 @@ int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
     if (result != matches) {
         for (size_t i = 0; i < tree.captures.size(); i++) Py_CLEAR(captures[i]); /* none is the last reference */
     }
-    return result;
+    return ended(tree, result);
 }
 
 /* Visits every node and asks every leaf, so that the first failure is the one of the guards' order; leaves memos alone. */

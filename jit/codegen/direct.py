@@ -222,7 +222,10 @@ class _Translator:
 
     def pop_top(self, name: str, _: int) -> None:
         self.pop(1)
-        self.operations.append(("pop", 0))
+        if self.operations[-1][0] == "load":
+            self.operations.pop()
+        else:
+            self.operations.append(("pop", 0))
 
     def call(self, name: str, n: int) -> None:
         function, *values = [value for _, value in self.stack[len(self.stack) - n - 1 :]]

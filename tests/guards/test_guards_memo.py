@@ -161,6 +161,39 @@ def test_what_changes_in_every_call_is_not_remembered_every_time() -> None:
     assert matched(built, whole) is None
 
 
+def test_an_argument_that_ended_a_walk_is_looked_at_first() -> None:
+    """Nothing else is visited while it ends the next walks as well; as soon as it doesn't, everything is."""
+    root = Root()
+    data, scale = slot(root), slot(root, 1)
+    tag = data.child(InstanceDict).child(Item, "tag")
+    built = build([TypeIs(data, HERE, Plain), Equals(tag, HERE, "a"), Equals(scale, HERE, "x")], [data], [])
+    value = Plain()
+    value.tag = "a"
+    assert matched(built, value, "y") is None and built.tree.visited > 0
+    assert matched(built, value, "z") is None and built.tree.visited == 0
+    assert matched(built, value, "x") == [value]
+    value.tag = "b"
+    assert matched(built, value, "y") is None and built.tree.visited == 0
+    assert not agrees(built, value, "x") and built.tree.visited > 0
+    assert not agrees(built, 3, "x") and not agrees(built, 3, "y")
+    assert not agrees(built, value, "x")
+    value.tag = "a"
+    assert agrees(built, value, "x")
+
+
+def test_a_tensor_that_ended_a_walk_is_looked_at_first() -> None:
+    root = Root()
+    data, other = slot(root), slot(root, 1)
+    built = build([TensorMatch(data, HERE, tensor_spec(torch.ones(3))), TensorMatch(other, HERE, tensor_spec(torch.ones(2)))], [data, other], [])
+    assert agrees(built, torch.ones(3), torch.ones(2))
+    for _ in range(2):
+        assert not agrees(built, torch.ones(3), torch.ones(4))
+        assert not agrees(built, torch.ones(4), torch.ones(2))
+        assert not agrees(built, torch.ones(4), None)
+    assert matched(built, torch.ones(4), torch.ones(2)) is None and built.tree.visited == 0
+    assert agrees(built, torch.ones(3), torch.ones(2))
+
+
 # ---- changes ----
 
 CHANGES: dict[str, Callable[[Any], Any]] = {

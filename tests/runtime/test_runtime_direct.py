@@ -386,6 +386,35 @@ def test_calls_of_c_functions():
         assert f((1, 2)) == ([1, 2], {"key": (1, 2)})
 
 
+def test_items_put_under_constant_keys():
+    """Into dicts that variables hold, in an order of their own; a subclass's method is called, and may raise."""
+
+    class Refuses(dict):
+        def __setitem__(self, key, value):
+            if value is None:
+                raise KeyError(key)
+            super().__setitem__(key, [value])
+
+    @direct(
+        (
+            *(("constant", 0), ("call", 0), ("store", 0), ("constant", 1), ("call", 0), ("store", 1)),
+            *(("capture", 0), ("load", 1), ("constant", 2), ("set_item", 0), ("constant", 3), ("load", 0), ("constant", 2), ("set_item", 0)),
+            *(("load", 0), ("load", 1), ("tuple", 2)),
+        ),
+        constants=(dict, Refuses, "key", 4),
+        captures=(0,),
+    )
+    def f(x):
+        pass
+
+    value = object()
+    held = sys.getrefcount(value)
+    assert f(value) == ({"key": 4}, {"key": [value]})
+    with pytest.raises(KeyError, match="key"):
+        f(None)
+    assert sys.getrefcount(value) == held
+
+
 def test_an_error_of_a_call_is_at_its_place():
     def f(x):
         pass

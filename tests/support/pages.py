@@ -48,7 +48,7 @@ def printed(name: str, blocks: list[Example], folder: Path, timeout: float = 280
     program.write_text("".join(f"{block.code}print({END_OF_BLOCK!r})\n" for block in blocks))
     (folder / "startup").mkdir(exist_ok=True)
     (folder / "startup" / "sitecustomize.py").write_text(NEEDS_LIBRARIES if any("transformers" in block.code for block in blocks) else "")
-    own = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE_DIR": str(folder / "compiled"), "PYTHONPATH": str(folder / "startup")}
+    own = {"FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE": "0", "PYTHONPATH": str(folder / "startup")}
     own |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
     environment = {variable: value for variable, value in os.environ.items() if not variable.startswith("FRAMEJIT_")} | own
     done = subprocess.run(
