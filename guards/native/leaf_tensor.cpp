@@ -327,11 +327,13 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, P
     return look.release();
 }
 
-int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, PyObject **captures) {
-    constexpr ptrdiff_t ahead = 6;
-    const TensorMemo *memo = memos + next, *const end = memos + size;
+constexpr ptrdiff_t ahead = 6;
+
+/* Takes tensors that look as they did, and fetches those after them into the cache, if there are as many. The first that doesn't. */
+template <bool fetches>
+static inline const TensorMemo *take_same(const TensorMemo *memo, const TensorMemo *end, PyObject **captures) {
     for (; memo != end; memo++) {
-        if (end - memo > 2 * ahead) {
+        if (fetches) {
             __builtin_prefetch(memo[2 * ahead].tensor, 1);
             const char *near = static_cast<const char *>(memo[ahead].near);
             for (int line = 0; line < 3; line++) __builtin_prefetch(near + 64 * line);
@@ -339,6 +341,13 @@ int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, P
         if (memo->look == nullptr || !looks_same(*memo->look, memo->tensor)) break;
         if (memo->capture >= 0) captures[memo->capture] = Py_NewRef(memo->tensor);
     }
+    return memo;
+}
+
+int32_t take_same_tensors(const TensorMemo *memos, int32_t next, int32_t size, PyObject **captures) {
+    const TensorMemo *memo = memos + next, *const end = memos + size, *const last_fetch = memos + std::max<ptrdiff_t>(next, size - 2 * ahead);
+    memo = take_same<true>(memo, last_fetch, captures);
+    if (memo == last_fetch) memo = take_same<false>(memo, end, captures);
     return static_cast<int32_t>(memo - memos);
 }
 
