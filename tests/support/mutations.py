@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import functools
 import heapq
+import io
 import itertools
 import random
 import types
@@ -958,3 +959,24 @@ def attribute_of_made_class(given):
         return Made.n
 
     return change, lambda: (Made.n, Made().n)
+
+
+@kind
+def text_stream(given):
+    stream = io.StringIO()
+
+    def change():
+        stream.write("a")
+        return float(len(stream.getvalue()))
+
+    return change, stream.getvalue
+
+
+@kind
+def byte_stream(given):
+    stream = io.BytesIO(b"abcdefgh")
+
+    def change():
+        return float(stream.read(1)[0])
+
+    return change, stream.tell
