@@ -27,6 +27,8 @@ def run_natively() -> Any:
 class Framer(LibraryFramer):
     """Puts the same frames around parts of a pickle, without a view of the memory of its stream."""
 
+    current_frame: Any
+
     def commit_frame(self, force: bool = False) -> None:
         frame = self.current_frame
         if frame is None or not (force or frame.tell() >= self._FRAME_SIZE_TARGET):
