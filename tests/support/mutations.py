@@ -15,6 +15,7 @@ import io
 import itertools
 import random
 import types
+from array import array as array_of
 
 import numpy as np
 import torch
@@ -980,3 +981,19 @@ def byte_stream(given):
         return float(stream.read(1)[0])
 
     return change, stream.tell
+
+
+@kind
+def contents_of_bytearray(given):
+    data = bytearray(b"ab")
+
+    def change():
+        data.append(3)
+        return float(len(data))
+
+    return change, lambda: list(data)
+
+
+@kind
+def iterator_of_array(given):
+    return advancing(iter(array_of("d", [2.0, 3.0, 5.0, 7.0])))

@@ -26,6 +26,7 @@ NAMED: dict[int, frozenset[str]] = {
     id(int): frozenset({"base"}),
     id(str): frozenset({"object", "encoding", "errors"}),
     id(bytes): frozenset({"source", "encoding", "errors"}),
+    id(bytearray): frozenset({"source", "encoding", "errors"}),
     id(collections.deque): frozenset({"iterable", "maxlen"}),
     id(collections.OrderedDict.pop): frozenset({"key", "default"}),
     id(functools.cmp_to_key): frozenset({"mycmp"}),
