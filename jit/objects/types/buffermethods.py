@@ -95,8 +95,8 @@ def make_bytearray(vm: VM, source: Object | None = None, encoding: Object | None
     """bytearray(). A text is encoded as bytes() does it."""
     named = {"encoding": encoding, "errors": errors}
     given = {name: value for name, value in named.items() if value is not None}
-    if source is not None and given:
-        source = abstract.call(vm, vm.const(bytes), [source], given)
+    if given:
+        source = abstract.call(vm, vm.const(bytes), [] if source is None else [source], given)
     return made(vm, bytearray, [] if source is None else [taken(vm, vm.observe(source))])
 
 

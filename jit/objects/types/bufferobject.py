@@ -88,7 +88,7 @@ def remade(contents: bytes, kind: str | None) -> Any:
         return bytearray(contents)
     made: Any = array.array(kind)
     made.frombytes(contents)
-    return made
+    return array.array(kind, made)  # which has no room for more items, as after array.array(kind, items)
 
 
 def iterator_at(owner: Any, index: int) -> Iterator[Any]:

@@ -68,7 +68,8 @@ def refused():
         raising(lambda: bytearray("a")),
         raising(lambda: bytearray(None)), raising(lambda: data.pop(9)), raising(lambda: data + 1), raising(lambda: data.remove(1)),
         raising(lambda: data.missing),
-        raising(lambda: bytearray(-1)), raising(lambda: {data: 1}), raising(lambda: data.extend(i for i in (1, 300))), data,
+        raising(lambda: bytearray(-1)), raising(lambda: {data: 1}),
+        raising(lambda: bytearray(encoding="ascii")), raising(lambda: data.extend(i for i in (1, 300))), data,
     ]  # fmt: skip
 
 
