@@ -997,3 +997,14 @@ def contents_of_bytearray(given):
 @kind
 def iterator_of_array(given):
     return advancing(iter(array_of("d", [2.0, 3.0, 5.0, 7.0])))
+
+
+@kind
+def position_of_iterator(given):
+    iterator = iter([2.0, 3.0, 5.0])
+
+    def change():
+        iterator.__setstate__(1)
+        return 2.0
+
+    return change, lambda: list(iterator)

@@ -20,7 +20,7 @@ NOT_SIMULATED = frozenset({
 })  # fmt: skip
 """Methods that show memory, or do more than take and give constants."""
 
-pure(bytearray.maketrans)
+pure(bytearray.maketrans, array._array_reconstructor)  # type: ignore[attr-defined]
 
 
 def known(vm: VM, obj: Object) -> BufferObject:

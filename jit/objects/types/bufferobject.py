@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
-from framejit.objects.types.iterobject import IteratorObject
+from framejit.objects.types.iterobject import IteratorObject, array_iterator, bytearray_iterator
 
 BUFFERS: tuple[type, ...] = (bytearray, array.array)
-bytearray_iterator: Any = type(iter(bytearray()))
-array_iterator: Any = type(iter(array.array("b")))
 
 
 class BufferObject(Object):

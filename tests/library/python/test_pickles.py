@@ -232,6 +232,46 @@ def test_copies_by_reduction() -> None:
     Comparison().same(fn(), framejit.compile(fn, backend="eager", fullgraph=True)())
 
 
+ITERATORS: dict[str, Callable[[], Any]] = {
+    "list": lambda: iter([1, 2, 3]), "tuple": lambda: iter((1, 2, 3)), "text": lambda: iter("abc"), "other text": lambda: iter("\u20acx"),
+    "bytes": lambda: iter(b"abc"), "range": lambda: iter(range(3, 9, 2)), "backwards": lambda: iter(range(5)[::-2]), "nothing": lambda: iter([]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+@pytest.mark.parametrize("steps", range(5))
+def test_iterators_are_copied_with_their_position(name: str, steps: int) -> None:
+    def at_position() -> Any:
+        made = ITERATORS[name]()
+        for _ in range(steps):
+            next(made, None)
+        return made
+
+    def moved(position: Any) -> Any:
+        made = at_position()
+        return tried(made.__setstate__, position), list(made)
+
+    def fn() -> Any:
+        made = at_position()
+        parts = made.__reduce__()
+        copies = copy.copy(made), pickle.loads(pickle.dumps(made)), copy.deepcopy(made)
+        return parts, [(type(each), list(each)) for each in copies], [moved(position) for position in (-1, 0, 1, 9, "a")], list(made)
+
+    assert repr(framejit.compile(fn, backend="eager")()) == repr(fn())
+
+
+def test_a_copied_iterator_shares_its_list() -> None:
+    def fn() -> Any:
+        items = [1, 2]
+        iterator = iter(items)
+        next(iterator)
+        copied = copy.copy(iterator)
+        items.append(3)
+        return list(iterator), list(copied), iterator.__reduce__()
+
+    assert framejit.compile(fn, backend="eager", fullgraph=True)() == fn()
+
+
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4) | st.binary(max_size=4),
     lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3) | st.builds(Point, inner),
