@@ -9,6 +9,7 @@ from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models
+from framejit.objects.types.buffermethods import taken
 
 CODECS = frozenset({
     "utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
@@ -38,6 +39,7 @@ transcoder(bytes.decode)
 
 @models(bytes)
 def bytes_(vm: VM, source: Object | None = None, encoding: Object | None = None, errors: Object | None = None) -> Object:
+    source = None if source is None else taken(vm, vm.observe(source))
     named = (("source", source), ("encoding", encoding), ("errors", errors))
     given = {name: vm.observe(value).as_real(vm) for name, value in named if value is not None}
     if encoding is not None or errors is not None:

@@ -12,6 +12,7 @@ from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models, models_by_default, pure
 from framejit.objects.types.bufferobject import BUFFERS, BufferIterator, BufferObject
 from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.iteratorfields import FieldIterator
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.listobject import ListObject
 
@@ -86,8 +87,16 @@ def extend(vm: VM, self: Object, iterable: Object) -> Object:
 
 
 def taken(vm: VM, iterable: Object) -> Object:
-    """An argument that gives the items of a bytearray: for an iterator that runs traced code, the list of its items."""
-    return ListObject(abstract.iterate(vm, iterable)) if isinstance(iterable, (GeneratorObject, IteratorObject)) else iterable
+    """An argument that gives the items of a bytearray: for an iterator that runs traced code, the list of its items, up to the first one that is no byte."""
+    if not isinstance(iterable, (GeneratorObject, IteratorObject, FieldIterator)):
+        return iterable
+    items: list[Object] = []
+    for item in abstract.each(vm, iterable):
+        items.append(item)
+        value = vm.observe(item).as_real(vm)
+        if type(value) not in (int, bool) or not 0 <= value < 256:
+            break
+    return ListObject(items)
 
 
 @models(bytearray)

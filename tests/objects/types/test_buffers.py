@@ -43,6 +43,24 @@ def with_bytes():
 
 
 @program
+def bytes_of_iterators():
+    return bytes(i + 1 for i in range(3)), bytes(map(abs, [-1, 2])), bytes(iter(b"ab")), raising(lambda: bytes(i for i in (1, 300))), bytes(zip())
+
+
+@program
+def iterators_are_left_at_the_first_item_that_is_no_byte():
+    seen = []
+
+    def items():
+        for item in (1, 300, 2):
+            seen.append(item)
+            yield item
+
+    data = bytearray(b"a")
+    return raising(lambda: bytes(items())), raising(lambda: bytearray(items())), raising(lambda: data.extend(items())), seen, data
+
+
+@program
 def methods_of_bytes():
     data = bytearray(b" a,B ")
     return (
