@@ -1,4 +1,4 @@
-"""Builtins in plain Python: iteration by calling, iteration from the end, str.format with values that are not constants."""
+"""Builtins in plain Python: iteration by calling, iteration from the end, str.format with values that are not constants, print() to a stream."""
 
 from __future__ import annotations
 
@@ -44,3 +44,20 @@ def format_template(pieces: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapp
             value = ascii(value)
         texts.append(format(value, spec if isinstance(spec, str) else format_template(spec, args, kwargs)))
     return "".join(texts)
+
+
+def print_to(file: Any, values: tuple[Any, ...], sep: Any, end: Any, flush: Any) -> None:
+    """`print(*values, sep=sep, end=end, file=file, flush=flush)` (Python/bltinmodule.c: builtin_print)."""
+    if sep is not None and not isinstance(sep, str):
+        raise TypeError(f"sep must be None or a string, not {type(sep).__name__}")
+    if end is not None and not isinstance(end, str):
+        raise TypeError(f"end must be None or a string, not {type(end).__name__}")
+    is_first = True
+    for value in values:
+        if not is_first:
+            file.write(" " if sep is None else sep)
+        is_first = False
+        file.write(str(value))
+    file.write("\n" if end is None else end)
+    if flush:
+        file.flush()

@@ -11,9 +11,11 @@ import contextlib
 import contextvars
 import functools
 import heapq
+import io
 import itertools
 import random
 import types
+from array import array as array_of
 
 import numpy as np
 import torch
@@ -958,3 +960,51 @@ def attribute_of_made_class(given):
         return Made.n
 
     return change, lambda: (Made.n, Made().n)
+
+
+@kind
+def text_stream(given):
+    stream = io.StringIO()
+
+    def change():
+        stream.write("a")
+        return float(len(stream.getvalue()))
+
+    return change, stream.getvalue
+
+
+@kind
+def byte_stream(given):
+    stream = io.BytesIO(b"abcdefgh")
+
+    def change():
+        return float(stream.read(1)[0])
+
+    return change, stream.tell
+
+
+@kind
+def contents_of_bytearray(given):
+    data = bytearray(b"ab")
+
+    def change():
+        data.append(3)
+        return float(len(data))
+
+    return change, lambda: list(data)
+
+
+@kind
+def iterator_of_array(given):
+    return advancing(iter(array_of("d", [2.0, 3.0, 5.0, 7.0])))
+
+
+@kind
+def position_of_iterator(given):
+    iterator = iter([2.0, 3.0, 5.0])
+
+    def change():
+        iterator.__setstate__(1)
+        return 2.0
+
+    return change, lambda: list(iterator)

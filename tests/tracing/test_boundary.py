@@ -13,6 +13,7 @@ import inspect
 import io
 import json
 import logging
+import os
 import pprint
 import queue
 import random
@@ -130,6 +131,7 @@ def sent(waiting: queue.Queue[int]) -> int:
 
 linear = nn.Linear(4, 4)
 waiting: queue.Queue[int] = queue.Queue()
+NOWHERE = open(os.devnull, "w")
 CONFIG = {"name": "model", "sizes": [1, 2, 3], "nested": {"rate": 0.5, "none": None}}
 CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "logging": (1, lambda v: logger.info("step %d of %s", 3, "all")),
@@ -141,11 +143,11 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "json.dumps, indent": (1, lambda v: json.dumps(CONFIG, indent=2, sort_keys=True)),
     "json.dumps, encoder": (1, lambda v: json.dumps([Point(1, 2)], cls=OfPoints)),
     "json.loads": (1, lambda v: json.loads('{"a": [1, 2.5, null, {"b": "c"}]}')),
-    "copy.deepcopy of a module": (1, lambda v: copy.deepcopy(linear)(v).detach()),
+    "copy.deepcopy of a module": (0, lambda v: copy.deepcopy(linear)(v).detach()),
     "copy.deepcopy of tensors": (0, lambda v: copy.deepcopy([v, {"v": v}])),
     "copy.deepcopy of lists": (0, lambda v: copy.deepcopy([1, [2, {"a": 3}]])),
     "copy.copy": (0, lambda v: copy.copy([1, 2])),
-    "pprint": (1, lambda v: pprint.pformat(CONFIG)),
+    "pprint": (0, lambda v: pprint.pformat(CONFIG)),
     "string.Formatter": (0, lambda v: string.Formatter().format("{} {a!r:>4}", 1, a=2)),
     "string.Template": (0, lambda v: string.Template("$a b").substitute(a=3)),
     "random": (2, lambda v: random.Random(3).sample(range(9), 3)),
@@ -408,7 +410,7 @@ def test_operations_beneath_a_wrapper_of_the_library_stay_in_the_graph():
 def test_modules_of_torch_are_split_in_the_middle():
     class Own(nn.Module):
         def forward(self, a):
-            print("own", file=io.StringIO())
+            print("own", file=NOWHERE)
             return a.sin()
 
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), Own(), nn.Linear(4, 4))
@@ -507,7 +509,7 @@ def test_advice_is_about_what_the_call_is_made_for():
         return a + 1
 
     def tells(a):
-        pprint.pprint({"a": 1}, stream=io.StringIO())
+        pprint.pprint({"a": 1}, stream=NOWHERE)
         return a + 1
 
     assert advice_of(uses_result, x) == ["Call it outside the compiled function, and pass in what it returns."]

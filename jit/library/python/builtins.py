@@ -479,7 +479,7 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 
 # Functions that need the outside.
 
-for _name in ("print", "input", "open"):
+for _name in ("input", "open"):
     unsupported(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 unsupported(breaks.Debugger("breakpoint()"), breakpoint)
 unsupported(breaks.FrameIntrospection("dir()"), dir)

@@ -6,11 +6,14 @@ import codecs
 from typing import Any
 
 from framejit import breaks
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models
+from framejit.objects.types.buffermethods import taken
 
 CODECS = frozenset({
     "utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
+    "raw-unicode-escape", "unicode-escape",
 })  # fmt: skip
 HANDLERS = frozenset({"strict", "ignore", "replace", "surrogateescape", "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace"})
 OWN_HANDLERS: dict[str, Any] = {name: codecs.lookup_error(name) for name in HANDLERS}
@@ -36,8 +39,19 @@ transcoder(bytes.decode)
 
 @models(bytes)
 def bytes_(vm: VM, source: Object | None = None, encoding: Object | None = None, errors: Object | None = None) -> Object:
+    source = None if source is None else taken(vm, vm.observe(source))
     named = (("source", source), ("encoding", encoding), ("errors", errors))
     given = {name: vm.observe(value).as_real(vm) for name, value in named if value is not None}
     if encoding is not None or errors is not None:
         check_codec(vm, "bytes()", given.get("encoding", "utf-8"), given.get("errors", "strict"))
     return fold(vm, bytes, **given)
+
+
+@models(codecs.encode)
+def encode(vm: VM, obj: Object, encoding: Object | None = None, errors: Object | None = None) -> Object:
+    """codecs.encode of a text."""
+    obj = vm.observe(obj)
+    if obj.cls is not str:
+        vm.unsupported(breaks.UnsupportedCall(f"codecs.encode of a {obj.type_name}"))
+    given = {name: value for name, value in (("encoding", encoding), ("errors", errors)) if value is not None}
+    return abstract.call(vm, abstract.getattr_(vm, obj, "encode"), [], given)

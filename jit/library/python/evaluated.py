@@ -106,13 +106,21 @@ def builtins_in(vm: VM, frame: FrameView[Object], space: DictObject) -> Object:
 
 
 def compiled(vm: VM, frame: FrameView[Object], source: Object, name: str, mode: str, inherits: bool = True) -> CodeType | None:
-    """The code of a text, or a code object itself; None if that isn't known, or if compiling it warns or fails, which the program must see."""
+    """The code of a text, or a code object itself; None if that isn't known, or if compiling it warns. An error in the text is raised."""
     if source.cls is CodeType and source.is_knowable():
         return source.constant(vm)  # type: ignore[no-any-return]
     if source.cls is not str:
         return None
     text, flags = source.constant(vm), frame.code.co_flags & INHERITED if inherits else 0
-    return without_warning(lambda: compile(text.lstrip(" \t") if mode == "eval" else text, name, mode, flags, True))  # type: ignore[no-any-return]
+    try:
+        code, warned = noticed(lambda: compile(text.lstrip(" \t") if mode == "eval" else text, name, mode, flags, True))
+    except (SyntaxError, ValueError) as error:
+        if isinstance(error, UnicodeError):
+            return None
+        vm.raise_(type(error), *error.args)
+    except Exception:
+        return None
+    return None if warned else code  # type: ignore[no-any-return]
 
 
 @models(compile)
@@ -147,15 +155,6 @@ def literal(vm: VM, node_or_string: Object) -> Object:
     if warned:
         vm.unsupported(breaks.UnsupportedCall("ast.literal_eval() of a text that warns"))
     return vm.from_real(found)
-
-
-def without_warning(compute: Callable[[], Any]) -> Any:
-    """Return the result of a function that compiles a text; None if it raises an exception or warns, which the program must see at each call."""
-    try:
-        found, warned = noticed(compute)
-    except Exception:
-        return None
-    return None if warned else found
 
 
 def noticed(compute: Callable[[], Any]) -> tuple[Any, bool]:

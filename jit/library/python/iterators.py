@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, operators
@@ -26,10 +29,16 @@ from framejit.objects.types.iterobject import (
     IteratorObject,
     ReversedItems,
     ReverseIterator,
+    SequenceIterator,
+    array_iterator,
     ascii_iterator,
+    bytearray_iterator,
     bytes_iterator,
+    constant_iterator_at,
+    list_iterator,
     range_iterator,
     str_iterator,
+    tuple_iterator,
 )
 from framejit.objects.types.rangeobject import RangeObject, short_range
 from framejit.objects.types.tupleobject import TupleObject
@@ -144,8 +153,57 @@ def length_hint(vm: VM, self: Object) -> Object:
     return NONE if hint is None else vm.const(hint)
 
 
-for _cls in {*ITERATOR_TYPES, *ITERTOOLS, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator}:
+for _cls in {*ITERATOR_TYPES, *ITERTOOLS, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator, bytearray_iterator, array_iterator}:
     models(_cls.__next__)(step)
     models(_cls.__iter__)(itself)
     if hasattr(_cls, "__length_hint__"):
         models(_cls.__length_hint__)(length_hint)
+
+
+WITH_POSITION = (list_iterator, tuple_iterator, str_iterator, ascii_iterator, bytes_iterator, range_iterator)
+"""Iterators that are copied with their position."""
+
+
+def real_iterator(vm: VM, iterator: Object) -> tuple[Any, Any]:
+    """A real iterator at the same position, over a sequence of the same length, and that sequence. Breaks if it isn't one of WITH_POSITION."""
+    if isinstance(iterator, ConstantIterator) and iterator.cls is not reversed:
+        return constant_iterator_at(iterator.constants, iterator.index, iterator.has_ended), iterator.constants
+    if not isinstance(iterator, SequenceIterator):
+        vm.unsupported(breaks.UnsupportedCall(f"the state of a {classes.name(iterator.cls)}"))
+    cls = list if iterator.cls is list_iterator else tuple
+    if iterator.sequence is None:
+        made: Any = iter(cls())
+        next(made, None)
+        return made, ()
+    sequence = cls([None] * len(iterator.sequence.items(vm)))  # type: ignore[attr-defined]
+    made = iter(sequence)
+    made.__setstate__(iterator.index)
+    return made, sequence
+
+
+def reduce(vm: VM, self: Object) -> Object:
+    """`iterator.__reduce__()`: what makes it again, with the sequence that it runs over."""
+    real, sequence = real_iterator(vm, self)
+    function, arguments, *state = real.__reduce__()
+    given: list[Object] = [vm.from_real(argument) for argument in arguments]
+    if isinstance(self, SequenceIterator) and self.sequence is not None and arguments[0] is sequence:
+        given = [self.sequence]
+    return TupleObject([vm.const(function), TupleObject(given), *map(vm.from_real, state)])
+
+
+def set_state(vm: VM, self: Object, state: Object) -> Object:
+    """`iterator.__setstate__(position)`."""
+    real, sequence = real_iterator(vm, self)
+    value = vm.observe(state).as_real(vm)
+    try:
+        real.__setstate__(value)
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    if not (self.sequence is None if isinstance(self, SequenceIterator) else self.has_ended):  # type: ignore[attr-defined]
+        vm.trail.set(self, "index", len(sequence) - operator.length_hint(real))
+    return NONE
+
+
+for _cls in WITH_POSITION:
+    models(_cls.__reduce__)(reduce)
+    models(_cls.__setstate__)(set_state)

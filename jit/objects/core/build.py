@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from types import CodeType
 from typing import Any
 
@@ -12,6 +13,7 @@ from framejit.objects.core.calls import function_text, reject_star
 from framejit.objects.core.object import VM, Namespace, Object, Raise, full_name
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.types import setmethods
+from framejit.objects.types.bufferobject import BUFFERS, BufferObject
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.constobject import CONST_CLASSES, EXACT, ConstObject, const_object
 from framejit.objects.types.dictobject import DictObject, dict_of
@@ -46,7 +48,9 @@ def from_real(vm: VM, value: Any) -> Object:
         return dict_(vm, [(from_real(vm, key), from_real(vm, item)) for key, item in value.items()])
     if cls is set:
         return set_(vm, [from_real(vm, item) for item in value])
-    if issubclass(type(value), tuple):
+    if cls in BUFFERS:
+        return BufferObject(value)
+    if issubclass(cls, tuple) and not issubclass(cls, enum.Enum):
         return TupleObject([from_real(vm, item) for item in value], cls)
     return vm.const(value)
 

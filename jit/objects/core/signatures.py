@@ -26,6 +26,7 @@ NAMED: dict[int, frozenset[str]] = {
     id(int): frozenset({"base"}),
     id(str): frozenset({"object", "encoding", "errors"}),
     id(bytes): frozenset({"source", "encoding", "errors"}),
+    id(bytearray): frozenset({"source", "encoding", "errors"}),
     id(collections.deque): frozenset({"iterable", "maxlen"}),
     id(collections.OrderedDict.pop): frozenset({"key", "default"}),
     id(functools.cmp_to_key): frozenset({"mycmp"}),
@@ -37,9 +38,18 @@ NAMED: dict[int, frozenset[str]] = {
 NOT_CALLABLE = 1 << 7
 """Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class; `__new__` doesn't."""
 
-COUNTED: tuple[Any, ...] = (list, dict, set, frozenset, tuple, str, bytes)
+COUNTED: tuple[Any, ...] = (list, dict, set, frozenset, tuple, str, bytes, collections.deque)
 """Builtin types whose methods say how many arguments they take, which an empty instance says as well."""
-ARGUMENTS_COUNTED = re.compile(r"\btakes (no|exactly|at (least|most)|\w+) .*arguments?|\bexpected .*arguments?, got \d")
+PARSERS: tuple[Any, ...] = (
+    abs, all, any, ascii, bin, callable, chr, delattr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, iter, len, max, min, next, oct,
+    ord, pow, repr, round, setattr, sorted, sum, bool, bytes, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed, set,
+    slice, str, tuple, zip, *[made for made in vars(itertools).values() if isinstance(made, type)],
+)  # fmt: skip
+"""Functions and types without side effects, which say of None as well how many arguments they take."""
+ARGUMENTS_COUNTED = re.compile(
+    r"\btakes (no|exactly|at (least|most)|\w+) .*arguments?|\bexpected .*arguments?, got \d|takes no (keyword )?arguments"
+    r"|(unexpected|invalid) keyword argument|missing required argument '\w+'( \(pos 1\))?$"
+)
 """The messages in which they do."""
 EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
@@ -72,14 +82,20 @@ class Acceptance:
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
 
     def raise_for_count(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> None:
-        """Raise the function's own error if it is a method of a builtin container or text, and is given too many or too few arguments, all by position."""
-        receiver = self.receiver
-        if kwargs or not args or self.least <= len(args) <= self.most or not isinstance(self.real, MethodDescriptorType):
+        """Raise the function's own error if it is a method of a builtin container or text, or one of PARSERS, and is given too many or too few arguments, or
+        other names: it says so before it looks at any argument."""
+        if not kwargs and self.least <= len(args) <= self.most:
             return
-        if receiver is None or receiver not in COUNTED or not classes.is_subtype(vm.observe(args[0]).cls, receiver):
+        placeholders: list[Any] = [None] * len(args)
+        if isinstance(self.real, MethodDescriptorType):
+            receiver = self.receiver
+            if receiver is None or receiver not in COUNTED or not args or not classes.is_subtype(vm.observe(args[0]).cls, receiver):
+                return
+            placeholders[0] = receiver()
+        elif not any(self.real is parser for parser in PARSERS):
             return
         try:
-            self.real(receiver(), *[None] * (len(args) - 1))  # the number is checked first, before any argument is looked at
+            self.real(*placeholders, **dict.fromkeys(kwargs))
         except TypeError as error:
             if ARGUMENTS_COUNTED.search(str(error)):
                 vm.raise_(TypeError, *error.args)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, operators, text
-from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import NONE
@@ -47,6 +47,16 @@ def make_deque(vm: VM, iterable: Object | None = None, maxlen: Object | None = N
     made = DequeObject([], None)
     deque_init(vm, made, iterable, maxlen)
     return made
+
+
+@models(deque.__reduce__)
+def reduce(vm: VM, self: DequeObject) -> Object:
+    """The parts that a deque is copied from: its class, its bound, and an iterator over its items."""
+    if self.cls is not deque:
+        raise NotConstant(self)
+    limit = self.bound(vm)
+    arguments = [] if limit is None else [TupleObject([]), vm.const(limit)]
+    return TupleObject([vm.const(deque), TupleObject(arguments), NONE, abstract.iter_(vm, self)])
 
 
 @models(deque.__dict__["maxlen"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ range_iterator: Any = type(iter(range(0)))
 str_iterator: Any = type(iter("é"))
 ascii_iterator: Any = type(iter(""))
 bytes_iterator: Any = type(iter(b""))
+bytearray_iterator: Any = type(iter(bytearray()))
+array_iterator: Any = type(iter(array.array("b")))
 callable_iterator: Any = type(iter(int, 1))
 
 
@@ -186,33 +189,40 @@ class ReversedItems(IteratorObject):
 
 
 class ConstantIterator(IteratorObject):
-    """An iterator over a constant: a range, a string, bytes, or one of these backwards. Backwards over strings and bytes, its type is `reversed`."""
+    """An iterator over a constant: a range, a string, bytes, or one of these backwards. Backwards over strings and bytes, its type is `reversed`.
 
-    __slots__ = ("constants", "index")
+    `has_ended`: it has said so, after which it holds no text any more.
+    """
+
+    __slots__ = ("constants", "index", "has_ended")
 
     def __init__(self, constants: Any, cls: type) -> None:
         super().__init__(cls)
         self.constants = constants
         self.index = 0
+        self.has_ended = False
 
     def next(self, vm: VM) -> Object | None:
         index = self.index
         if index < len(self.constants):
             vm.trail.set(self, "index", index + 1)
             return vm.const(self.constants[index])
+        if not self.has_ended and self.cls is not range_iterator:
+            vm.trail.set(self, "has_ended", True)
         return None
 
     def length_hint(self, vm: VM) -> int | None:
         return len(self.constants) - self.index
 
     def reconstruct(self, cg: Codegen) -> None:
-        left = self.constants[self.index :]
         if self.cls is reversed:
-            cg.load_const(left[::-1])
+            cg.load_const(self.constants[self.index :][::-1])
             cg.call_const(reversed, 1)
         else:
-            cg.load_const(left)
-            cg.call_const(iter, 1)
+            cg.load_const(self.constants)
+            cg.load_const(self.index)
+            cg.load_const(self.has_ended)
+            cg.call_const(constant_iterator_at, 3)
 
 
 class ForeignIterator(Object):
@@ -236,6 +246,16 @@ def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
             drop_end(vm, raised.exc)
             return None
         raise
+
+
+def constant_iterator_at(constants: Any, index: int, has_ended: bool) -> Iterator[Any]:
+    """Run by generated code: an iterator over a range, a string or bytes that has already given `index` items."""
+    iterator: Any = iter(constants)
+    if index:
+        iterator.__setstate__(index)
+    if has_ended:
+        next(iterator, None)
+    return iterator  # type: ignore[no-any-return]
 
 
 def tuple_iterator_at(sequence: tuple[Any, ...], index: int) -> Iterator[Any]:
@@ -291,7 +311,7 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 
 ITERTOOLS: tuple[Any, ...] = tuple(made for made in vars(itertools).values() if isinstance(made, type) and hasattr(made, "__next__"))
 FOREIGN: tuple[Any, ...] = (
-    *ITERTOOLS, type(iter(set())), type(iter(range(1 << 70))),
+    *ITERTOOLS, bytearray_iterator, array_iterator, type(iter(set())), type(iter(range(1 << 70))),
     type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
 )  # fmt: skip
 

@@ -49,6 +49,11 @@ class Kind(str, enum.Enum):
     B = "b"
 
 
+class Size(tuple, enum.Enum):
+    SMALL = 1, 2
+    LARGE = 3, 4
+
+
 class Money:
     """Numeric protocols."""
 
@@ -374,6 +379,8 @@ def enums(t):
         [10, 20][Level.LOW],
         int(Level.HIGH),
         Level(5),
+        Size((1, 2)) is Size.SMALL,
+        Size((3, 4)).name,
         Mode.READ | Mode.WRITE,
         Mode.READ in (Mode.READ | Mode.WRITE),
         bool(Mode.READ & Mode.WRITE),

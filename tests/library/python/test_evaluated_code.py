@@ -123,15 +123,18 @@ def test_a_change_of_a_text_or_of_what_it_reads_is_seen():
     assert program("a + 2", {"a": 5}) == 7
 
 
-@pytest.mark.parametrize("text", ["1 +", "x ="])
-def test_errors_in_a_text_are_the_compilers(text):
+@pytest.mark.parametrize("text", ["1 +", "x =", "a b", "def f(:", "\0", "x = 1\n  y", "(", "f'{a b}'", "return"])
+@pytest.mark.parametrize("evaluate", [eval, exec, lambda text: compile(text, "<of ours>", "eval"), lambda text: compile(text, "ours.py", "exec")])
+def test_errors_in_a_text_are_the_compilers(text, evaluate):
     def program():
         try:
-            exec(text)
+            evaluate(text)
         except SyntaxError as error:
-            return error.msg, error.lineno, error.text
+            return type(error), error.args, error.msg, error.lineno, error.offset, error.text, error.filename, error.end_lineno
+        except ValueError as error:
+            return type(error), error.args
 
-    same(program, fullgraph=False)
+    same(program)
 
 
 def test_texts_that_bind_variables_of_a_function_run_natively():

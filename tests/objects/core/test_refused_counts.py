@@ -1,7 +1,8 @@
-"""Methods of builtin types that are given the wrong number of arguments raise their own errors in the trace."""
+"""Builtin functions and methods of builtin types that are given the wrong number of arguments, or other names, raise their own errors in the trace."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,19 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "add": lambda l, d, s: set(l).add(),
     "count": lambda l, d, s: tuple(l).count(),
     "unbound": lambda l, d, s: list.append(l),
+    "count by name": lambda l, d, s: l.count(sub=2),
+    "range": lambda l, d, s: range(1, 2, 3, 4),
+    "enumerate": lambda l, d, s: enumerate(),
+    "isinstance": lambda l, d, s: isinstance(l),
+    "getattr": lambda l, d, s: getattr(l),
+    "list": lambda l, d, s: list(l, 1),
+    "zip by name": lambda l, d, s: zip(l, iterables=l),
+    "int": lambda l, d, s: int("1", 2, 3),
+    "sorted": lambda l, d, s: sorted(l, s),
+    "max": lambda l, d, s: max(),
+    "len": lambda l, d, s: len(l, d),
+    "cycle": lambda l, d, s: itertools.cycle(),
+    "repeat": lambda l, d, s: itertools.repeat(),
 }
 
 

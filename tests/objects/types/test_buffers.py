@@ -1,0 +1,220 @@
+"""bytearray and array.array in compiled code, against plain Python."""
+
+from __future__ import annotations
+
+import array
+import copy
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import raising, tried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from named import Programs
+
+import framejit
+
+PROGRAMS = Programs()
+program = PROGRAMS.add
+"""Programs that are compiled whole."""
+
+
+@program
+def changed_in_place():
+    data = alias = bytearray(b"abc")
+    data.append(100)
+    data += b"xy"
+    data[0] = 65
+    data[1:2] = b"ZZ"
+    del data[-1]
+    data.extend(i for i in range(3))
+    data *= 2
+    return data is alias, alias, data[2:4], len(data), list(data), data.pop(), data.index(b"Z"), bool(bytearray())
+
+
+@program
+def with_bytes():
+    data = bytearray(b"abc")
+    return bytes(data), data + b"d", b"d" + data, data == b"abc", b"abc" == data, data < b"b", b"b" in data, 97 in data, b"-".join([data, b"x"]), data * 2
+
+
+@program
+def bytes_of_iterators():
+    return bytes(i + 1 for i in range(3)), bytes(map(abs, [-1, 2])), bytes(iter(b"ab")), raising(lambda: bytes(i for i in (1, 300))), bytes(zip())
+
+
+@program
+def iterators_are_left_at_the_first_item_that_is_no_byte():
+    seen = []
+
+    def items():
+        for item in (1, 300, 2):
+            seen.append(item)
+            yield item
+
+    data = bytearray(b"a")
+    return raising(lambda: bytes(items())), raising(lambda: bytearray(items())), raising(lambda: data.extend(items())), seen, data
+
+
+@program
+def methods_of_bytes():
+    data = bytearray(b" a,B ")
+    return (
+        data.strip(), data.upper(), data.split(b","), data.replace(b"a", b"cc"), data.startswith(b" "), data.hex(), data.decode("ascii"),
+        data.find(b"x"), repr(data),
+    )  # fmt: skip
+
+
+@program
+def made_in_all_ways():
+    encoded = bytearray("\u00e9", "utf-8"), bytearray("a", encoding="latin-1")
+    return (
+        bytearray(), bytearray(3), bytearray([1, 2]), bytearray(bytearray(b"a")), bytearray(range(3)), bytearray(i for i in (7, 8)), encoded,
+        bytearray.fromhex("ff00"),
+    )  # fmt: skip
+
+
+@program
+def refused():
+    data = bytearray(b"ab")
+    return [
+        raising(lambda: bytearray([300])), raising(lambda: data.append(256)), raising(lambda: data[9]), raising(lambda: hash(data)),
+        raising(lambda: bytearray("a")),
+        raising(lambda: bytearray(None)), raising(lambda: data.pop(9)), raising(lambda: data + 1), raising(lambda: data.remove(1)),
+        raising(lambda: data.missing),
+        raising(lambda: bytearray(-1)), raising(lambda: {data: 1}),
+        raising(lambda: bytearray(encoding="ascii")), raising(lambda: data.extend(i for i in (1, 300))), data,
+    ]  # fmt: skip
+
+
+@program
+def iterated_while_it_changes():
+    data = bytearray(b"ab")
+    seen = []
+    for item in data:
+        seen.append(item)
+        if len(data) < 5:
+            data.append(item + 1)
+    ended = iter(data)
+    list(ended)
+    data.append(1)
+    return seen, data, list(ended), next(iter(data))
+
+
+@program
+def copies():
+    data = bytearray(b"ab")
+    return copy.copy(data), copy.deepcopy([data, data]), pickle.loads(pickle.dumps(data)), data.copy() is data, struct.unpack("2s", data)
+
+
+@program
+def arrays():
+    values = array.array("i", [1, 2, 3])
+    alias = values
+    values.append(4)
+    values[0] = 9
+    values.extend([1])
+    values += array.array("i", [5])
+    total = 0
+    for value in values:
+        total += value
+    return (
+        alias, total, values.tolist(), values.typecode, values.itemsize, values.tobytes(), values[1:3], values == array.array("i", [9]),
+        values.index(4), repr(values),
+    )  # fmt: skip
+
+
+@program
+def refused_by_arrays():
+    values = array.array("d", [1.5])
+    return (
+        raising(lambda: values.append("a")), raising(lambda: array.array("?")), raising(lambda: values.extend(array.array("i"))),
+        raising(lambda: values.pop(3)), values,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    fn = PROGRAMS[name]
+    compiled = framejit.compile(lambda: fn(), backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert repr(compiled()) == repr(fn())
+
+
+def test_iterators_and_identity_of_what_is_returned() -> None:
+    def fn() -> Any:
+        data = bytearray(b"abc")
+        iterator, ended = iter(data), iter(array.array("b"))
+        next(iterator)
+        next(ended, None)
+        return data, [data], iterator, ended
+
+    data, [same], iterator, ended = framejit.compile(fn, backend="eager", fullgraph=True)()
+    assert data is same and list(iterator) == [98, 99] and list(ended) == []
+    assert framejit.compile(fn, backend="eager")()[0] is not data
+
+
+def test_after_a_graph_break_and_from_outside() -> None:
+    def fn(given_: Any) -> Any:
+        data = bytearray(b"ab")
+        data.append(1)
+        framejit.graph_break()
+        data.append(2)
+        given_.append(3)
+        return data, given_ + data
+
+    compiled = framejit.compile(fn, backend="eager")
+    for _ in range(2):
+        outside, expected = bytearray(b"x"), bytearray(b"x")
+        assert compiled(outside) == fn(expected) and outside == expected
+
+
+def test_a_view_of_the_memory_is_native() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        data = bytearray(b"abcd")
+        with memoryview(data) as view:
+            view[0] = 65
+            refused = tried(data.append, 1)
+        data.append(1)
+        return data, refused
+
+    assert framejit.compile(fn, backend="eager")(torch.ones(1)) == fn(torch.ones(1))
+
+
+def test_subclasses_are_native() -> None:
+    class Own(bytearray):
+        def append(self, item: int) -> None:
+            super().append(item + 1)
+
+    def fn() -> Any:
+        made = Own(b"a")
+        made.append(1)
+        return made, made == bytearray(b"a\x02"), type(made) is Own
+
+    assert framejit.compile(fn, backend="eager")() == fn()
+
+
+DEEDS: dict[str, Callable[[Any, int], Any]] = {
+    "append": lambda data, i: data.append(i), "insert": lambda data, i: data.insert(i - 2, i), "pop": lambda data, i: data.pop(i - 2),
+    "get": lambda data, i: data[i - 2],
+    "slice": lambda data, i: data[i:], "set": lambda data, i: data.__setitem__(i, 300 if i == 3 else i),
+    "delete": lambda data, i: data.__delitem__(slice(i, None, 2)),
+    "reverse": lambda data, i: data.reverse(), "repeat": lambda data, i: data.__imul__(i), "count": lambda data, i: data.count(i),
+    "replace": lambda data, i: data.__setitem__(slice(i), data),
+}  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(DEEDS)), st.integers(0, 4)), max_size=6), st.sampled_from(["bytes", "array"]))
+def test_deeds_in_any_order(deeds: list[tuple[str, int]], kind: str) -> None:
+    framejit.reset()
+
+    def fn() -> Any:
+        data = bytearray(b"abc") if kind == "bytes" else array.array("h", [1, 2, 3])
+        return [tried(DEEDS[name], data, argument) for name, argument in deeds], data
+
+    assert repr(framejit.compile(fn, backend="eager")()) == repr(fn())
