@@ -160,7 +160,10 @@ def test_experts_without_tokens_get_no_gradients(backend):
             Comparison().same(eager.grad, found.grad, name)
 
 
-@pytest.mark.parametrize("name", ["else_branch", "without_else", "returns", "nested", "leaves_a_loop", "changes_a_list", "may_be_another", "called"])
+@pytest.mark.parametrize(
+    "name",
+    ["else_branch", "without_else", "returns", "nested", "leaves_a_loop", "changes_a_list", "may_be_another", "called", "skips_empty_rows", "nested_writes"],
+)
 def test_instructions_can_be_undone(name):
     program = next(program for program in PROGRAMS if program.__name__ == name)
     with undoing(0.3, name):
