@@ -67,7 +67,8 @@ class Body:
 
     `outer`: the graph inside which it is built, and whose tensors it may use; None for a trace's outermost graph. `items_by_index`: in `x[i]`, a tensor `i`
     without dimensions is an ordinary index, and not a number whose value is needed. `takes_floats`: whether it may use floats of outer graphs that vary.
-    `takes_numbers`: whether it may compute with numbers read from its own tensors. `is_backward`: autograd runs the graph later. `transform`: the transform of
+    `takes_numbers`: whether it may compute with numbers read from its own tensors. `takes_sizes`: whether it may use tensors of outer graphs whose sizes
+    depend on data. `is_backward`: autograd runs the graph later. `transform`: the transform of
     torch.func that runs the graph, if there is one; fakes of such a graph have no autograd record from outer graphs.
     """
 
@@ -80,12 +81,14 @@ class Body:
         takes_numbers: bool = False,
         transform: Transforming | None = None,
         is_backward: bool = False,
+        takes_sizes: bool = False,
     ) -> None:
         self.fx = fx.Graph()
         self.outer = outer
         self.items_by_index = items_by_index
         self.takes_floats: bool = takes_floats and (outer is None or outer.takes_floats)
         self.takes_numbers: bool = outer is None or (takes_numbers and outer.takes_numbers)
+        self.takes_sizes: bool = outer is None or (takes_sizes and outer.takes_sizes)
         self.transform = transform
         self.is_backward = is_backward
         self.notes: dict[fx.Node, NodeNote] = {}

@@ -28,7 +28,7 @@ from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_result_only, checks_after_changes, runs_for_its_effect
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_declared, is_of_others, storages, version_of
-from framejit.graph.fake_constants import constants_among, forget_outdated
+from framejit.graph.fake_constants import constants_among, forget, forget_outdated
 from framejit.graph.fakes import Writes
 from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
 from framejit.graph.graph_inputs import GraphInputs
@@ -149,10 +149,11 @@ class GraphBuilder(TraceState):
         takes_numbers: bool = False,
         transform: Transforming | None = None,
         is_backward: bool = False,
+        takes_sizes: bool = False,
     ) -> None:
         """Begin an inner graph, into which operators go until `end_inner`. The arguments are those of Body."""
         self.has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, takes_numbers, transform, is_backward))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, takes_numbers, transform, is_backward, takes_sizes))
 
     def inner_argument(
         self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None, cls: type = torch.Tensor
@@ -187,6 +188,16 @@ class GraphBuilder(TraceState):
         around = self.transform_around()
         if around is not None and body is not None and (obj.node.op != "placeholder" or body.leaves_transform) and body.hides_records():
             self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
+
+    def forget_inside(self) -> None:
+        """Forget what fakes from around the innermost graph know from its operators, which may not run: the numbers that they have given, and the data of
+        small constants that have been written to."""
+        body = self.body
+        fakes = [fake for node in body.lifted if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+        if body.numbers():
+            self.unbacked.forget_inside(fakes)
+        if body.kept:
+            forget(constants_among(self.fakes.sharing_memory(fakes)))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:
         """End the inner graph with these values as outputs. Raises NotConstant if one of them can't be an output of a graph."""
@@ -295,7 +306,9 @@ class GraphBuilder(TraceState):
             if operation.changes:
                 run_rules(Phase.CHECK_CHANGE, self, operation)
             self.shapes.note_lines()
-            if not takes_graphs:
+            if takes_graphs:
+                self.unbacked.forget_inside(fakes)
+            else:
                 operation.bindings = self.unbacked.after(name, operation.result, fakes, operation.changes)
             operation.changes = operation.changes or is_declared(operation.target)
             return operation

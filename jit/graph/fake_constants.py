@@ -44,7 +44,12 @@ def forget_outdated(constants: Sequence[Constant], runs_inner_graph: bool = Fals
     """Remove the data of fakes, and of all that share their memory, if the operator that has run wrote to them without changing it. Returns whether there were
     any. `runs_inner_graph`: the data already had the operator's writes from when its graph was traced, and has them twice now."""
     outdated = [constant for constant in constants if constant.is_outdated() or (runs_inner_graph and text_of(constant.data) != constant.text)]
-    for constant in outdated:
+    forget(outdated)
+    return bool(outdated)
+
+
+def forget(constants: Iterable[Constant]) -> None:
+    """Remove the data of fakes, and of all that share their memory."""
+    for constant in constants:
         constant.fake.fake_mode.fake_tensor_converter.invalidate_constant_aliases(constant.data)
         constant.fake.constant = None
-    return bool(outdated)

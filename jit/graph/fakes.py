@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -211,6 +212,8 @@ def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[
 class Writes(TorchDispatchMode):
     """Notes whether operators below write to the memory of some fakes: for inference tensors, which have no version that would show it."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, fakes: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self._storages = storages(fakes)
@@ -218,5 +221,16 @@ class Writes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return func(*[self._watched(arg) if isinstance(arg, torch.nn.Module) else arg for arg in args], **kwargs)
         self.seen = self.seen or bool(storages(written_by(func, args, kwargs)) & self._storages)
         return func(*args, **kwargs)
+
+    def _watched(self, graph: torch.nn.Module) -> Callable[..., Any]:
+        """A function that runs an inner graph, whose operators are watched."""
+
+        def run(*args: Any) -> Any:
+            with self:
+                return graph(*args)
+
+        return run

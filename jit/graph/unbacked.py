@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import sympy
 import torch
 from torch import SymBool, SymFloat, SymInt, fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     PendingUnbackedSymbolNotFound,
@@ -130,7 +131,7 @@ class Unbacked:
         self._settled = counts
         if self._state.is_inner():
             used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
-            if not used <= self._state.body.numbers():
+            if not used <= self._usable_inside():
                 self._state.vm.unsupported(breaks.DataDependent(name))
         if name == "setitem" and any(is_unbacked(number) for part in parts_of(args[1]) if type(part) is slice for number in numbers_in(part)):
             sizes = [size for fake in fakes for size in fake.shape]  # the slice would have a size that no node gives
@@ -146,6 +147,12 @@ class Unbacked:
             for dim, size in enumerate(fake.shape):
                 if is_unbacked(size):
                     self._check_operand(name, fake, dim, args)
+
+    def _usable_inside(self) -> set[Any]:
+        """The symbols that operators of the innermost graph may use."""
+        body = self._state.body
+        bodies = self._state.bodies() if body.takes_sizes else [body]
+        return {symbol for each in bodies for symbol in each.numbers()}
 
     def _check_operand(self, name: str, fake: torch.Tensor, dim: int, args: Any) -> None:
         """Stop the trace at an operator whose behavior isn't known for every value that this size may have."""
@@ -196,7 +203,8 @@ class Unbacked:
             bindings: dict[Any, Any] | None = compute_unbacked_bindings(self._env, result)
         except PendingUnbackedSymbolNotFound:
             self._state.vm.unsupported(breaks.DataDependent(name))
-        if bindings and self._state.is_inner() and not (self._state.body.takes_numbers and type(result) in CLASSES):
+        body = self._state.body
+        if bindings and self._state.is_inner() and not body.takes_sizes and not (body.takes_numbers and type(result) in CLASSES):
             self._state.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
@@ -232,6 +240,14 @@ class Unbacked:
             return []
         return [fact for facts in self._env.deferred_runtime_asserts.values() for fact in facts]
 
+    def forget_inside(self, fakes: Iterable[Any]) -> None:
+        """Forget the numbers that fakes from around an inner graph have given in it: outside of it, other nodes give them."""
+        if self.present:
+            self.forget_pending()
+            for fake in fakes:
+                for memo in MEMOS if isinstance(fake, FakeTensor) else ():
+                    setattr(fake, memo, None)
+
     # Numbers.
 
     def bind(self, node: fx.Node, bindings: dict[Any, Any] | None) -> None:
@@ -257,7 +273,12 @@ class Unbacked:
 
     def known(self, sym: Any) -> Datum | None:
         """The program's number that is the same, among those that nodes give."""
-        return self._numbers.get(sym.node.expr)
+        return self._known_number(sym.node.expr)
+
+    def _known_number(self, symbol: sympy.Basic) -> Datum | None:
+        """The number that a node of the graphs under construction gives for a symbol; None if there is none."""
+        number = self._numbers.get(symbol)
+        return number if number is not None and any(number.node.graph is body.fx for body in self._state.bodies()) else None
 
     def number(self, sym: Any, node: fx.Node) -> Datum:
         """The Object of a number that a node computes."""
@@ -316,7 +337,7 @@ class Unbacked:
         """Make the trace depend on the values of those of these symbols whose data is known, or is expected. Returns whether one has been replaced."""
         found = False
         for symbol in sorted(symbols & self._expressions.keys(), key=str):
-            number = self._numbers.get(symbol) or self._size(symbol)
+            number = self._known_number(symbol) or self._size(symbol)
             equal = None if number is None or self._state.is_inner() else self._known(number)
             is_sure = equal is not None
             if not is_sure and number is not None:
@@ -426,7 +447,7 @@ class Unbacked:
     def _break_graph(self, condition: sympy.Basic) -> NoReturn:
         self.forget_pending()
         reason = self.reason(condition)
-        for number in [self._numbers[symbol] for symbol in condition.free_symbols & self._numbers.keys()]:
+        for number in filter(None, map(self._known_number, condition.free_symbols)):
             self._stop(reason, number)
         self._state.vm.unsupported(reason)
 

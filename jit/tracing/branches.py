@@ -1,7 +1,7 @@
 """Branches on data, of which both ways are in the graph: each is traced up to where they meet, and the node of a torch.cond computes what differs there.
 
-Both ways begin with the same values, and may only compute tensors. They leave the same values, apart from tensors that look alike; see `Meeting`. Otherwise
-everything is undone, and the trace breaks at the branch.
+Both ways begin with the same values, and may only compute tensors, and write to tensors of which autograd records nothing. They leave the same values, apart
+from tensors that look alike; see `Meeting`. Otherwise everything is undone, and the trace breaks at the branch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from framejit.ceval.signals import LeftElsewhere, Return
 from framejit.graph.body import Body
 from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import gradient_paths, leads_to
+from framejit.graph.inner import nodes_inside
 from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
 from framejit.graph.prune import has_effect
+from framejit.graph.unbacked import is_unbacked
 from framejit.guards.source import MISSING
 from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, one_of, predicate
 from framejit.library.torch.inner_graphs.changes import reachable
@@ -46,6 +48,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.torch_state.operator_facts import changes_tensor_itself
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
@@ -71,7 +74,7 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
             raise
         reason, stack, frames = stopped.reason, stopped.stack, stopped.frames
     vm.trail.undo_to(mark)
-    place, jumps_back = vm.place(), vm.jumps_back
+    place, jumps_back, has_symbols = vm.place(), vm.jumps_back, vm.graph.fakes.shape_env is not None
     try:
         return Branch(vm, frame, snapshot, vm.observe(condition), place, reason).join(if_true, if_false)
     except GraphBreak as stopped:
@@ -91,6 +94,9 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
     vm.trail.undo_to(mark)
     frame.restore(snapshot)
     frame.mark, vm.jumps_back = mark, jumps_back
+    vm.graph.unbacked.forget_pending()
+    if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
+        return choose_way(vm, frame, condition, if_true, if_false)
     raise GraphBreak(replace(reason, ways=why), stack, frames)
 
 
@@ -143,6 +149,7 @@ class Branch:
         first = self.traced(if_false if swapped else if_true, end, len(frame.stack))
         second = self.traced(if_true if swapped else if_false, end, 0 if end is None else len(first.stack))
         self.check_dropped(first, second)
+        self.check_aliases([first, second])
         ways = (second, first) if swapped else (first, second)
         if graph.fakes.stale or graph.fakes.mode is not mode:
             self.stop("undoes changes of tensors")
@@ -216,16 +223,16 @@ class Branch:
         if seen is not None:
             seen.any = False
         vm.trail.set(vm, "ways", vm.ways + 1)
-        returned = trace_inside(vm, lambda: run_until(vm, frame, target, end), used, self.stop, takes_floats=False, takes_numbers=True)
+        returned = trace_inside(vm, lambda: run_until(vm, frame, target, end), used, self.stop, takes_floats=False, takes_numbers=True, takes_sizes=True)
         vm.trail.set(vm, "ways", vm.ways - 1)
         body = graph.body
         if vm.directives != directives:
             self.stop("of a function that changes how it is compiled")
-        if body.changes_lifted() or body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
+        if body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
             self.stop("has a way that does more than compute tensors")
-        if body.numbers():
-            self.stop("has a way that reads numbers from tensors")
+        self.check_recorded(body)
         draws = self.draws(body)
+        graph.forget_inside()  # nodes have run on fakes again
         if seen is not None:
             seen.any = seen.any or drawn
         if draws:
@@ -236,11 +243,35 @@ class Branch:
         frame.restore(self.before)
         return way
 
+    def check_recorded(self, body: Body) -> None:
+        """Give up if a way writes to a tensor from around it, or uses sizes that depend on data, and autograd may record its operators: AOTAutograd's backward
+        of a torch.cond doesn't get such sizes (torch 2.13). Gives up as well if it changes the form of a tensor."""
+        lifted = [fake for node in body.lifted if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+        is_recorded = self.vm.graph.modes.current.grad and any(fake.requires_grad for fake in lifted)
+        if is_recorded and (body.numbers() or any(is_unbacked(size) for fake in lifted for size in fake.shape)):
+            self.stop("has a way that uses sizes or numbers that depend on data, where gradients are recorded")
+        if not written_outside(body):
+            return
+        if any(changes_tensor_itself(name_of(inner)) for node in body.kept for inner in (node, *nodes_within(node))):
+            self.stop("has a way that changes the form of a tensor")
+        if is_recorded:
+            self.stop("has a way that writes to a tensor from before it, where gradients are recorded")
+        if not all(map(is_plain, lifted)):
+            self.stop("has a way that writes to a tensor from before it, and uses tensors that aren't ordinary ones")
+
+    def check_aliases(self, ways: Sequence[Way]) -> None:
+        """Give up if a way writes to memory that several operands of the node have: AOTAutograd doesn't see that they are one."""
+        written = set().union(*(written_outside(way.body) for way in ways))
+        operands = [memory_of([node]) & written for node in dict.fromkeys(node for way in ways for node in way.body.lifted)]
+        if sum(map(len, operands)) > len(written):
+            self.stop("has a way that writes to a tensor from before it, and uses views of that")
+
     def draws(self, body: Body) -> bool:
         """Return whether a way draws random numbers, or does something else besides computing. What isn't known to do neither counts."""
         fakes = self.vm.graph.fakes
         seen = fakes.draws_seen()
-        if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, body.kept))):
+        kept = [node for node in body.kept if node.target not in (cond_op, one_of)]
+        if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, kept))):
             return True
         others = [node for node in body.notes if node not in body.kept and node.target not in (cond_op, one_of, operator.getitem)]
         return any(has_effect(node, fakes.running) for node in others)
@@ -259,6 +290,7 @@ class Meeting:
         self.ways = true, false
         self.leaves: dict[tuple[int, int], tuple[TensorObject, TensorObject]] = {}
         self._lists: set[int] = set()
+        self._memory: set[int] = set()
         self._results: dict[tuple[int, int], Object] = {}
 
     def arrive(self, pred: object, end: int | None) -> int:
@@ -335,21 +367,31 @@ class Meeting:
 
     def compute(self, pred: object) -> None:
         """Make the node that computes the tensors which differ."""
-        if not self.leaves:
+        if not self.leaves and not any(written_outside(way.body) for way in self.ways):
             return
         vm, functions = self.vm, self.branch.functions
         pairs = list(self.leaves.values())
         for a, b in pairs:
             self.check_alike(a, b)
-        sides = list(zip(*pairs))
+        sides = list(zip(*pairs)) or [(), ()]
         originals = [self.originals(way, leaves) for way, leaves in zip(self.ways, sides)]
         reached = self.check_gradients(sides)
-        graphs = [self.ended(way, leaves) for way, leaves in zip(self.ways, sides)]
+        returned = self.returned()
+        graphs = [self.ended(way, leaves, returned) for way, leaves in zip(self.ways, sides)]
         check_leaves(vm, functions, *graphs)
         target = cond_op if vm.graph.is_one_autograd_node else one_of
-        results = choose_graph(vm, functions, pred, graphs, lambda node: self.operand(node, sides), target)
-        noted = vm.graph.part(JoinedTensors)
-        for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), graphs[0].leaves, results, *originals):
+        results = choose_graph(vm, functions, pred, graphs, lambda node: self.apart(self.operand(node, sides)), target)
+        for obj, result in zip(returned, results[len(pairs) :], strict=True):
+            enter(vm, torch.Tensor.copy_, [obj, result])
+        self.note(results, graphs[0].leaves, originals, reached)
+
+    def note(
+        self, results: Sequence[Object], leaves: Sequence[Object], originals: Sequence[Sequence[tuple[fx.Node, ...]]], reached: frozenset[int]
+    ) -> None:
+        """Note the tensors that the node computes. `leaves`: those of one way; `originals`: see the method; `reached`: the ids of the leaves to which gradients
+        lead."""
+        vm, noted = self.vm, self.vm.graph.part(JoinedTensors)
+        for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), leaves, results, *originals):
             assert isinstance(result, TensorObject) and isinstance(leaf, TensorObject)
             requires_grad = a.look(vm).requires_grad
             if not look_of(result, vm) == look_of(a, vm) == look_of(leaf, vm) or leaves_of(result) != (reached if requires_grad else frozenset()):
@@ -405,21 +447,91 @@ class Meeting:
         for leaf in [leaf.fake for leaves in sides for leaf in leaves if leaf.fake.requires_grad]:
             if leads_to(leaf, [fake.grad_fn]) if fake.grad_fn is not None else any(fake is known for known in gradient_paths([leaf]).leaves):
                 return node
-        obj = self.vm.graph.object_of(fake)
-        assert obj is not None
-        detached = self.vm.observe(enter(self.vm, torch.Tensor.detach, [obj]))
-        assert isinstance(detached, TensorObject)
-        return detached.node
+        return self.made_from(node, torch.Tensor.detach)
 
-    def ended(self, way: Way, leaves: Sequence[TensorObject]) -> FunctionGraph:
-        """The finished graph of a way, which gives these tensors."""
-        self.vm.trail.set(self.vm.graph, "body", way.body)
-        return self.branch.functions.ended(list(leaves), self.vm.const(None))
+    def apart(self, node: fx.Node) -> fx.Node:
+        """The operand for a node that the ways use: a copy if another operand has the same memory, which AOTAutograd forbids."""
+        memory = memory_of([node]) if self.vm.graph.is_one_autograd_node else set()
+        if memory & self._memory:
+            self.check_strides()
+            return self.made_from(node, torch.clone)
+        self._memory |= memory
+        return node
+
+    def check_strides(self) -> None:
+        """Give up if a way calls as_strided, since it may get a copy in the place of a tensor."""
+        if any("as_strided" in name_of(node) for way in self.ways for node in way.body.notes):
+            self.branch.stop("calls as_strided on what may be a copy")
+
+    def made_from(self, node: fx.Node, function: Callable[..., Any]) -> fx.Node:
+        """The node of a function of the tensor of a node."""
+        obj = self.vm.graph.object_of(node.meta["example_value"])
+        assert obj is not None
+        made = self.vm.observe(enter(self.vm, function, [obj]))
+        assert isinstance(made, TensorObject)
+        return made.node
+
+    def ended(self, way: Way, leaves: Sequence[TensorObject], returned: Sequence[TensorObject]) -> FunctionGraph:
+        """The finished graph of a way, which gives these tensors, and then copies of those of `returned` as the way leaves them."""
+        vm = self.vm
+        vm.trail.set(vm.graph, "body", way.body)
+        shared = memory_of(obj.node for obj in returned)
+        given = [enter(vm, torch.clone, [leaf]) if storages([leaf.fake]) & shared else leaf for leaf in leaves]
+        return self.branch.functions.ended([*given, *(self.copied(way.body, obj) for obj in returned)], vm.const(None))
+
+    def copied(self, body: Body, obj: TensorObject) -> Object:
+        """A copy of a tensor from around a way, which the way writes to in the place of the tensor."""
+        made = enter(self.vm, torch.clone, [obj])
+        assert isinstance(made, TensorObject)
+        placeholder = body.own(obj.node)
+        first = next(node for node in body.fx.nodes if node.op != "placeholder")
+        if first is not made.node:
+            first.prepend(made.node)
+        assert placeholder is not None
+        placeholder.replace_all_uses_with(made.node, lambda user: user is not made.node)
+        self.vm.trail.learned(made.node, made.node.replace_all_uses_with, placeholder)
+        return made
+
+    def returned(self) -> list[TensorObject]:
+        """The tensors from before the branch that its node returns, to be copied to what they were: those to which the ways write, where AOTAutograd traces the
+        node, since it loses some writes inside."""
+        vm = self.vm
+        if not vm.graph.is_one_autograd_node:
+            return []
+        nodes = dict.fromkeys(node for way in self.ways for node in way.body.lifted if memory_of([node]) & written_outside(way.body))
+        found = [vm.graph.object_of(node.meta["example_value"]) for node in nodes]
+        if any(obj is None or not is_dense(obj.look(vm)) for obj in found):
+            self.branch.stop("has a way that writes to a view with gaps")
+        if found:
+            self.check_strides()
+        return [obj for obj in found if obj is not None]
 
 
 def leaves_of(tensor: TensorObject) -> frozenset[int]:
     """The ids of the fakes of the leaves to which gradients of a tensor lead."""
     return frozenset(map(id, gradient_paths([tensor.fake]).leaves)) if tensor.fake.requires_grad else frozenset()
+
+
+def written_outside(body: Body) -> set[int]:
+    """The keys of the storages of tensors from around a graph to which it writes."""
+    written = memory_of(changed for node in body.kept for changed in node.meta[CHANGES]) | storages(body.changed_lifted())
+    return written & memory_of(body.lifted)
+
+
+def is_dense(fake: torch.Tensor) -> bool:
+    """Return whether a copy of a tensor has its strides."""
+    return fake.is_contiguous() or bool(torch._prims_common.is_non_overlapping_and_dense(fake))
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the operator that a node runs."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def nodes_within(node: fx.Node) -> list[fx.Node]:
+    """The nodes of the graphs that an operator takes."""
+    modules = [module for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]
+    return [inner for module in modules for inner in nodes_inside(module)]
 
 
 def is_plain(fake: torch.Tensor) -> bool:

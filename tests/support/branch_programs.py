@@ -178,7 +178,7 @@ def changes_a_list(x, y):
     return x * len(out)
 
 
-@joins(False, False)
+@joins(True, False)
 def changes_a_tensor(x, y):
     h = x.sin()
     if x.sum() > 0:
@@ -342,7 +342,7 @@ def handles_inside(x, y):
     return z * 1
 
 
-@joins(False, False)
+@joins(True, False)
 def size_by_data(x, y):
     if x.sum() > 0:
         z = x[x > 0].sum()
@@ -557,6 +557,190 @@ def continues_a_loop(x, y):
             continue
         out = out + t
     return out
+
+
+@joins(True, False)
+def both_ways_write(x, y):
+    h, g = x * 1, y * 1
+    if h.sum() > 0:
+        h.add_(1)
+    else:
+        g.mul_(2)
+        h.sub_(3)
+    return h + g, h, g
+
+
+@joins(True, False)
+def writes_to_a_view(x, y):
+    h = x * 1
+    first, rest = h[:1], h[1:]
+    if h.sum() > 0:
+        rest.add_(1)
+    return h, first * 2
+
+
+@joins(True, False)
+def writes_to_what_has_views(x, y):
+    h = x * 1
+    rest = h[1:]
+    if x.sum() > 0:
+        h.mul_(2)
+    return rest + 1, h
+
+
+@joins(False, False)
+def writes_to_one_view_by_another(x, y):
+    h = x * 1
+    rest = h[1:]
+    if x.sum() > 0:
+        h[:1].add_(rest[1:])
+        rest.mul_(2)
+    return rest + 1, h
+
+
+@joins(True, False)
+def gives_what_it_writes_to(x, y):
+    h = x * 1
+    if x.sum() > 0:
+        z = h.add_(1)
+    else:
+        z = y * 3
+    return z * 2 + h
+
+
+@joins(True, False)
+def nested_writes(x, y):
+    h = x * 1
+    if x.sum() > 0:
+        h += 1
+        if y.sum() > 0:
+            h *= 2
+        else:
+            h -= y
+    elif y.sum() > 0:
+        h.zero_()
+    return h + 1
+
+
+@joins(True, False)
+def writes_and_returns(x, y):
+    h = x * 1
+    if x.sum() > 0:
+        h.add_(1)
+        return h * 2
+    return h * 3
+
+
+@joins(True, False)
+def writes_by_out(x, y):
+    h = x.detach() * 1
+    if x.sum() > 0:
+        torch.add(x.detach(), y.detach(), out=h)
+    return h
+
+
+@joins(False, False)
+def changes_the_form(x, y):
+    h = x.view(1, 3) * 1
+    if x.sum() > 0:
+        h.t_()
+    return h + 1
+
+
+@joins(True, False)
+def writes_to_a_constant(x, y):
+    t = torch.tensor(3)
+    if y.detach().sum() > 0:
+        t.fill_(5)
+        z = x * 1
+    else:
+        z = x + t.item()
+    return z + t
+
+
+@joins(True, False)
+def decides_by_what_it_writes_to(x, y):
+    h = x * 1
+    c = h.sum() > 0
+    if c:
+        c.fill_(False)
+        h += 1
+    if c:
+        h += 10
+    return h + c
+
+
+@joins(True, False)
+def skips_empty_rows(x, y):
+    h = torch.zeros_like(x)
+    for i in range(3):
+        rows = torch.where(x > i - 1)[0]
+        if rows.numel() == 0:
+            continue
+        h.index_add_(0, rows, y[rows] * i)
+    return h + x
+
+
+@joins(True, False)
+def writes_by_mask(x, y):
+    h = torch.zeros_like(x)
+    for i in range(3):
+        mask = x > i - 1
+        if mask.any():
+            h[mask] += y[mask] * 2
+    return h
+
+
+@joins(True, False)
+def sizes_in_both_ways(x, y):
+    rows = torch.where(x > 0)[0]
+    if rows.numel() > 1:
+        z = y[rows].sum() * rows.numel()
+    else:
+        z = y[rows].sum() + rows.numel()
+    return z, rows.numel()
+
+
+@joins(True, False)
+def same_count_after_it(x, y):
+    mask = x > 0
+    if y.sum() > 0:
+        z = mask.nonzero().sum() + y.sum()
+    else:
+        z = mask.nonzero().sum() * 2 - y.sum()
+    return z, mask.nonzero()
+
+
+@joins(True, True)
+def sizes_without_gradients(x, y):
+    d, e = x.detach(), y.detach()
+    rows = torch.where(d > 0)[0]
+    h = d * 1
+    if rows.numel() > 1:
+        h[rows] += e[rows]
+        z = d[rows].sum() + e[e > 0].sum()
+    else:
+        z = e.sum() * 2
+    return x * z + y * h
+
+
+@joins(True, False)
+def rows_and_columns(x, y):
+    square = x[:, None] * y
+    h = square * 1
+    rows, columns = torch.where(square > 0)
+    if rows.numel() > 0:
+        h.index_put_((rows, columns), (rows - columns) * square[rows, columns])
+    return h, rows
+
+
+@joins(False, False)
+def gives_sizes_by_data(x, y):
+    if y.sum() > 0:
+        z = x[x > 0]
+    else:
+        z = y[y > 0]
+    return z + 1
 
 
 class Writer:

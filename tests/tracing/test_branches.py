@@ -89,7 +89,81 @@ def test_random_programs(seed, training):
     compare(random_program(seed), training, calls)
 
 
-@pytest.mark.parametrize("name", ["else_branch", "without_else", "returns", "nested", "leaves_a_loop", "changes_a_list", "may_be_another", "called"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["both_ways_write", "nested_writes", "writes_to_a_constant", "gives_what_it_writes_to", "without_else"])
+def test_inference_mode(name, backend):
+    program = next(program for program in PROGRAMS if program.__name__ == name)
+
+    @torch.inference_mode()
+    def infers(x, y):
+        return program(x, y)
+
+    def results(function):
+        return [function(x.clone(), y.clone()) for x, y in CALLS]
+
+    framejit.reset()
+    Comparison().same(results(infers), results(framejit.compile(infers, backend=backend)), name)
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.register = nn.Linear(4, 3), nn.Buffer(torch.zeros(3))
+        self.experts = nn.ModuleList([nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 4)) for _ in range(3)])
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).topk(1, -1)
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            rows, place = torch.where(chosen == index)
+            if rows.numel() == 0:
+                continue
+            self.register[index] += 1
+            out.index_add_(0, rows, expert(x[rows]) * weights[rows, place, None])
+        return x + out
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "inductor"])
+def test_experts_without_tokens_are_skipped_in_the_graph(backend):
+    torch.manual_seed(0)
+    framejit.reset()
+    model = Experts()
+    copied = copy.deepcopy(model)
+    compiled = framejit.compile(copied, backend=backend)
+    with torch.no_grad():
+        for index in (None, 0, 2, None):
+            for each in (model, copied) if index is not None else ():
+                each.router.bias.copy_(torch.eye(3)[index] * 50)
+            x = torch.randn(5, 4)
+            torch.testing.assert_close(compiled(x), model(x))
+            assert torch.equal(copied.register, model.register)
+    assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (1, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_experts_without_tokens_get_no_gradients(backend):
+    torch.manual_seed(0)
+    framejit.reset()
+    model = Experts()
+    copied = copy.deepcopy(model)
+    compiled = framejit.compile(copied, backend=backend)
+    for index in (None, 0, 2):
+        for each in (model, copied):
+            each.zero_grad()
+            if index is not None:
+                each.router.bias.data.copy_(torch.eye(3)[index] * 50)
+        x = torch.randn(5, 4)
+        model(x).sum().backward()
+        compiled(x).sum().backward()
+        for (name, eager), found in zip(model.named_parameters(), copied.parameters(), strict=True):
+            Comparison().same(eager.grad, found.grad, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["else_branch", "without_else", "returns", "nested", "leaves_a_loop", "changes_a_list", "may_be_another", "called", "skips_empty_rows", "nested_writes"],
+)
 def test_instructions_can_be_undone(name):
     program = next(program for program in PROGRAMS if program.__name__ == name)
     with undoing(0.3, name):

@@ -36,6 +36,7 @@ def trace_inside(
     items_by_index: bool = False,
     takes_floats: bool = True,
     takes_numbers: bool = False,
+    takes_sizes: bool = False,
     untells: bool = False,
 ) -> T:
     """The result of `run`, traced into an inner graph, which the caller ends. `used`: what it may change, apart from values from outside.
@@ -45,13 +46,14 @@ def trace_inside(
     """
     mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
     answers = vm.answers.count()
-    vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
+    vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers, takes_sizes=takes_sizes)
     try:
         result = run()
     except Raise:
         if untells:
             vm.answers.after_raise_inside(answers)
         break_graph("of a function that raises")
+    vm.graph.forget_inside()
     if is_changed(vm, mark, before) or vm.graph.modes.current != modes:
         break_graph("of a function with side effects")
     return result

@@ -196,6 +196,14 @@ def test_changes_of_tensors_that_need_no_gradient(backend: str) -> None:
     compare(changed, torch.cond, if_else, calls(requires_grad=False), backend)
 
 
+def test_what_one_branch_writes_to_a_small_constant_is_not_known_in_the_other() -> None:
+    def changed(cond, x, w):
+        number = torch.tensor(3)
+        return cond(x.sum() > 0, lambda: w * number.fill_(5), lambda: w + number.item()), number
+
+    compare(changed, torch.cond, if_else, calls(requires_grad=False), "eager")
+
+
 def appends(cond, x, w):
     seen: list[Any] = []
 
