@@ -183,6 +183,10 @@ class GlobalModes:
         """Return whether a scope entered inside the trace is still open."""
         return bool(self._scopes or self._nominal)
 
+    def is_open(self, owner: Object) -> bool:
+        """Return whether this object is one of the scopes that are open."""
+        return any(scope.owner is owner and not scope.leaves for scope in self._scopes)
+
     @property
     def autocast_cache_inside(self) -> bool | None:
         """Return whether the innermost autocast that the trace has entered caches its casts; None if there is no such autocast."""

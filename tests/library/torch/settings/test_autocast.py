@@ -221,6 +221,38 @@ def in_a_checkpoint(x, w):
     return torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)
 
 
+shared = torch.autocast("cpu", dtype=torch.float16)
+
+
+@whole
+def what_an_object_keeps(x, w):
+    with shared:
+        y = x @ w
+    return y, shared.prev, shared.prev_fastdtype, shared.prev_cache_enabled
+
+
+@whole
+def one_object_twice(x, w):
+    with shared:
+        y = x @ w
+    with shared:
+        return y, x @ w
+
+
+@whole
+def decorated_in_a_checkpoint(x, w):
+    return torch.utils.checkpoint.checkpoint(shared(torch.matmul), x, w, use_reentrant=False), x @ w
+
+
+@split
+def one_object_inside_itself(x, w):
+    with shared:
+        y = x @ x
+        with shared:
+            z = x @ x
+    return y, z, x @ x
+
+
 def check(program: Any, backend: str) -> None:
     """Results and the settings left are eager's, whatever autocast was set to before the calls."""
     compiled = framejit.compile(program, backend=backend)
