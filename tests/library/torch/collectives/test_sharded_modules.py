@@ -8,6 +8,7 @@ import pytest
 import torch
 from agreement import Comparison
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -63,6 +64,35 @@ def test_training(backend: str, shards_root: bool, dtype: torch.dtype | None) ->
     for size in (2, 2, 3, 5):
         x = torch.randn(size, 8)
         Comparison().same(*[step(called, optimizer, x) for called, optimizer in zip((eager, compiled), optimizers)])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_checkpointed_blocks(backend: str) -> None:
+    torch.manual_seed(0)
+    model = Model(3)
+    for number in range(3):
+        model.blocks[number] = checkpoint_wrapper(model.blocks[number])
+    eager, other = (sharded(copy.deepcopy(model), shards_root=True) for _ in range(2))
+    compiled = framejit.compile(other, backend=backend)
+    optimizers = [torch.optim.SGD(called.parameters(), lr=0.1) for called in (eager, other)]
+    for size in (2, 2, 3):
+        x = torch.randn(size, 8)
+        Comparison().same(*[step(called, optimizer, x) for called, optimizer in zip((eager, compiled), optimizers)])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_inside_of_the_hooks_no_graph_is_split(backend: str) -> None:
+    torch.manual_seed(0)
+    model = Model(3)
+    eager, other = (copy.deepcopy(model) for _ in range(2))
+    for block in other.blocks:
+        block.forward = framejit.compile(block.forward, backend=backend, fullgraph=True)
+    both = [sharded(called, shards_root=True) for called in (eager, other)]
+    optimizers = [torch.optim.SGD(called.parameters(), lr=0.1) for called in both]
+    for size in (2, 2, 3):
+        x = torch.randn(size, 8)
+        Comparison().same(*[step(called, optimizer, x) for called, optimizer in zip(both, optimizers)])
+    assert framejit.statistics()["graph_breaks"] == 0
 
 
 def test_blocks_share_a_graph() -> None:
