@@ -456,6 +456,18 @@ class TypeAttr(Source):
         return MISSING
 
 
+class OwnAttr(Source):
+    """The attribute that a class defined by a program has itself, and doesn't inherit: the raw entry of its namespace. Payload: the name."""
+
+    __slots__ = ()
+    accessor = "own_attr"
+    form = "vars({0})[{1!r}]"
+
+    def step(self, value: Any) -> Any:
+        is_class = issubclass(type(value), type) and classes.flags(value) & classes.HEAP_TYPE
+        return classes.class_dict(value).get(self.payload, MISSING) if is_class else MISSING
+
+
 class CellContents(Source):
     """The content of a cell."""
 

@@ -260,6 +260,16 @@ const Registered<AccessorKind> type_attr({
     .found_in = Versioned::type,
 });
 
+const Registered<AccessorKind> own_attr({
+    .name = "own_attr",
+    .read = read_name,
+    .step = [](GuardTree &tree, Node &node, PyObject *base, const CallView &) -> PyObject * {
+        if (!PyType_Check(base) || !PyType_HasFeature(reinterpret_cast<PyTypeObject *>(base), Py_TPFLAGS_HEAPTYPE)) return nullptr;
+        return find_item(reinterpret_cast<PyTypeObject *>(base)->tp_dict, node.object, &node.hint, &tree.ambiguous);
+    },
+    .found_in = Versioned::type,
+});
+
 /* ---- items of sequences ---- */
 
 PyObject *item_at(GuardTree &, Node &node, PyObject *base, const CallView &) {

@@ -24,10 +24,10 @@ from framejit.graph.tokens import standing_for
 from framejit.torch_state.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
 from framejit.torch_state.torch_classes import as_class
 from framejit.torch_state.torch_function_stack import put, take
-from framejit.torch_state.torch_modes import autocast_depth, autocast_of, leave_autocast
+from framejit.torch_state.torch_modes import autocast_depth, autocast_of, leave_autocast, set_autocast
 
 MODE_SWITCHES = frozenset(
-    {torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, _enter_inference_mode, push_saved_tensor_hooks}
+    {torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, set_autocast, _enter_inference_mode, push_saved_tensor_hooks}
 )
 
 
@@ -48,7 +48,7 @@ def forget_source(filename: str) -> None:
 
 def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], modes: Modes) -> Callable[..., Any]:
     """`fn`, whose graph has these mode switches, made to restore the modes if it raises half-way, as `with` blocks do."""
-    devices = tuple({str(node.args[0]) for node in switches if node.target is _enter_autocast})
+    devices = tuple({str(node.args[0]) for node in switches if node.target in (_enter_autocast, set_autocast)})
 
     def run(*args: Any) -> Any:
         autocast = autocast_of(devices)

@@ -17,7 +17,15 @@ from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object
 from framejit.process import underway
 from framejit.torch_state.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
-from framejit.torch_state.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
+from framejit.torch_state.torch_modes import (
+    AUTOCAST,
+    SWITCHED,
+    AutocastOfDevices,
+    exit_keeping_casts,
+    forget_casts,
+    put_autocast,
+    set_autocast,
+)
 from framejit.trail import Trail
 
 
@@ -36,16 +44,16 @@ class Modes:
         """The modes of this thread."""
         return Modes(*[mode.read() for mode in SWITCHED])
 
-    def put(self, known: Modes | None = None) -> None:
-        """Set the modes of this thread, except for those that are scopes. `known`: the modes in force as far as this thread has set them. A setting of the
-        whole process that is the same there is left alone: another thread may have changed it meanwhile.
+    def put(self, known: Modes) -> None:
+        """Set the modes of this thread, except for those that are scopes. `known`: the modes in force as far as this thread has set them. What is the same
+        there is left alone: another thread may have changed a setting of the whole process meanwhile, and no guard holds the dtype of an autocast that is off.
         """
-        for mode, value, now in zip(SWITCHED, self.values(), (self if known is None else known).values()):
-            if mode.put is None or (mode.of_process and known is not None and value == now):
+        for mode, value, now in zip(SWITCHED, self.values(), known.values()):
+            if mode.put is None or value == now:
                 continue
             if mode.of_process:
                 underway.changes_process()
-            mode.put(value)
+            mode.put(tuple([of for of in value if of not in now]) if mode is AUTOCAST else value)
 
     def values(self) -> tuple[Any, ...]:
         """The values, in the order of `SWITCHED`."""
@@ -59,7 +67,7 @@ class Modes:
         hooks = contextlib.nullcontext() if before.hooks is self.hooks else passed_over() if self.hooks is None else self.hooks.applied()
         with scope, hooks:
             if before != self:
-                self.put(before)
+                self.put(Modes.read())
             try:
                 yield
             finally:
@@ -71,7 +79,7 @@ class Scope:
     """An inference mode or autocast that `owner` entered, or hooks on saved tensors, whose `owner` is a tuple of both. `node` opened it in the graph; None
     if that would change nothing.
 
-    `grad`: the grad mode when it was entered, which inference mode changes and restores. `enter`: the owner's own `__enter__`.
+    `modes`: the modes when it was entered; inference mode changes and restores the grad mode. `enter`: the owner's own `__enter__`.
     `cache`: whether an autocast is to cache its casts. `leaves`: it stands for the end of an autocast that was entered before the trace, whose
     settings it reverts; `enter` is then the function that leaves that autocast for real.
     """
@@ -81,7 +89,7 @@ class Scope:
     reopen: Callable[[], Any]
     owner: Object
     exit_function: Callable[..., None]
-    grad: bool
+    modes: Modes
     enter: Callable[[Any], Any]
     cache: bool | None = None
     leaves: bool = False
@@ -92,14 +100,15 @@ def leave_for_real(owner: Any) -> None:
     owner.__exit__(None, None, None)
 
 
-def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
-    """Enter a scope in the grad mode in which the program entered it (runs in generated code)."""
-    put_grad_mode(grad)
+def enter_for_real(grad: bool, autocast: AutocastOfDevices, enter: Callable[[Any], Any], owner: Any) -> None:
+    """Enter a scope under the modes under which the program entered it (runs in generated code)."""
+    put_simple_modes(grad, autocast)
     enter(owner)
 
 
-def put_grad_mode(grad: bool) -> None:
-    """Set the grad mode (runs in generated code); function modes in force aren't called, since the trace has already called them."""
+def put_simple_modes(grad: bool, autocast: AutocastOfDevices) -> None:
+    """Set the modes that are no scopes (runs in generated code); function modes in force aren't called, since the trace has already called them."""
+    put_autocast(autocast)
     with torch._C.DisableTorchFunction():
         torch._C._set_grad_enabled(grad)
 
@@ -122,6 +131,7 @@ class GlobalModes:
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial
+        self._set_devices: frozenset[str] = frozenset()
 
     def enter(self) -> None:
         """Begin the trace. The cache of autocast is off meanwhile, so that it never holds fakes."""
@@ -131,7 +141,7 @@ class GlobalModes:
         """Restore all modes to what they were at the start. This may be called more than once."""
         while self._scopes:
             self._scopes.pop().manager.__exit__(None, None, None)
-        self.initial.put(self.current)
+        self.initial.put(replace(Modes.read(), dtype=self.current.dtype))
         self.current = self.initial
         torch.set_autocast_cache_enabled(self.autocast_cache)
         if self._overrides_off is not None:
@@ -146,24 +156,36 @@ class GlobalModes:
 
     def final_differences(self, casts_are_cached: bool) -> list[LaterCall]:
         """The effects of the modes that the trace so far leaves changed: other modes, or scopes that are entered for real. The graph leaves scopes that are
-        still open. (An inference mode left open is no such effect: it breaks the trace.)
+        still open, and reverts autocast. (An inference mode left open is no such effect: it breaks the trace.)
 
         `casts_are_cached`: after the graph has run, autocast itself has cached the graph's casts under autocast.
         """
-        if not self.scopes_open:
-            return [] if self.current == self.initial else [LaterCall(Modes.put, (self.current,))]
         for scope in reversed(self._scopes):
             if scope.node is not None:
                 is_reentered = casts_are_cached and scope.enter is torch.autocast.__enter__
                 self._effect_node(exit_keeping_casts if is_reentered else scope.exit_function, (scope.node,))
-        scopes = [(scope.grad, scope.enter, scope.owner) for scope in self._scopes]
-        scopes += [(self.current.grad, enter, owner) for owner, enter in self._nominal]
-        return [*[LaterCall(enter_for_real, scope) for scope in scopes], LaterCall(put_grad_mode, (self.current.grad,))]
+        for settings in self._of_set_devices(self.initial):
+            if self._scopes or settings not in self.current.autocast:
+                self._effect_node(set_autocast, settings)
+        if not self.scopes_open:
+            return [] if self.current == self.initial else [LaterCall(Modes.put, (self.current, self.initial))]
+        scopes = [(scope.modes, scope.enter, scope.owner) for scope in self._scopes]
+        scopes += [(self.current, enter, owner) for owner, enter in self._nominal]
+        entered = [(modes.grad, self._of_set_devices(modes), enter, owner) for modes, enter, owner in scopes]
+        return [*[LaterCall(enter_for_real, scope) for scope in entered], LaterCall(put_simple_modes, (self.current.grad, self._of_set_devices(self.current)))]
+
+    def _of_set_devices(self, modes: Modes) -> AutocastOfDevices:
+        """The autocast of those types of devices for which the program has set it without a scope."""
+        return tuple([settings for settings in modes.autocast if settings[0] in self._set_devices])
 
     @property
     def scopes_open(self) -> bool:
         """Return whether a scope entered inside the trace is still open."""
         return bool(self._scopes or self._nominal)
+
+    def is_open(self, owner: Object) -> bool:
+        """Return whether this object is one of the scopes that are open."""
+        return any(scope.owner is owner and not scope.leaves for scope in self._scopes)
 
     @property
     def autocast_cache_inside(self) -> bool | None:
@@ -218,11 +240,25 @@ class GlobalModes:
         self._trail.changed(self, torch._C._set_default_dtype, before)
         self._reread(dtype)
 
+    def set_autocast(self, device: str, enabled: bool, dtype: torch.dtype) -> None:
+        """`torch.set_autocast_enabled` and `torch.set_autocast_dtype`."""
+        before = next(settings for settings in self.current.autocast if settings[0] == device)
+        if before == (device, enabled, dtype):
+            return
+        self._trail.set(self, "_set_devices", self._set_devices | {device})
+        self._effect_node(set_autocast, (device, enabled, dtype))
+        set_autocast(device, enabled, dtype)
+        self._trail.changed(self, set_autocast, *before)
+        self._reread()
+
+    def clear_autocast_cache(self) -> None:
+        """`torch.clear_autocast_cache`, in the graph."""
+        self._effect_node(torch.clear_autocast_cache, ())
+
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
         """Open `torch.inference_mode(enabled)`."""
         node = self._effect_node(_enter_inference_mode, (enabled,))
-        grad, enter = self.current.grad, torch.inference_mode.__enter__
-        self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode, grad, enter))
+        self._open(node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode, torch.inference_mode.__enter__)
 
     def enter_autocast(self, device: str, dtype: torch.dtype | None, enabled: bool, cache: bool, owner: Object) -> None:
         """Open `torch.autocast(...)`. Disabling it when it is already disabled changes no operator and makes no node."""
@@ -233,12 +269,12 @@ class GlobalModes:
         def make() -> Any:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
 
-        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__, cache))
+        self._open(node, make, owner, _exit_autocast, torch.autocast.__enter__, cache)
 
     def push_hooks(self, hooks: TracedHooks, node: fx.Node, functions: Object) -> None:
         """Set hooks on saved tensors. `node` gives them in the graph; `functions` is a tuple of the program's functions."""
         opened = self._effect_node(push_saved_tensor_hooks, (node,))
-        self._open(Scope(None, opened, hooks.applied, functions, pop_saved_tensor_hooks, self.current.grad, set_for_real))
+        self._open(opened, hooks.applied, functions, pop_saved_tensor_hooks, set_for_real)
 
     def pop_hooks(self) -> bool:
         """Remove hooks on saved tensors; False if the innermost scope isn't that of such hooks."""
@@ -254,7 +290,7 @@ class GlobalModes:
         def make() -> Any:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
 
-        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, leave_for_real, cache, leaves=True))
+        self._open(node, make, owner, _exit_autocast, leave_for_real, cache, leaves=True)
         self._forget_casts()
         return True
 
@@ -279,7 +315,11 @@ class GlobalModes:
         if left:
             self._effect_node(forget_casts, (2 * left,))
 
-    def _open(self, scope: Scope) -> None:
+    def _open(
+        self, node: fx.Node | None, reopen: Callable[[], Any], owner: Object, exit_function: Callable[..., None], enter: Callable[[Any], Any],
+        cache: bool | None = None, leaves: bool = False,
+    ) -> None:  # fmt: skip
+        scope = Scope(None, node, reopen, owner, exit_function, self.current, enter, cache, leaves)
         self._enter(scope)
         self._trail.changed(self, self._undo_enter, scope)
         self._reread()

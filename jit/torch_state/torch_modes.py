@@ -68,11 +68,16 @@ def autocast_of(devices: tuple[str, ...]) -> AutocastOfDevices:
     return tuple([(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices])
 
 
+def set_autocast(device: str, enabled: bool, dtype: torch.dtype) -> None:
+    """Set autocast for a type of devices (runs in graphs too)."""
+    torch.set_autocast_enabled(device, enabled)
+    torch.set_autocast_dtype(device, dtype)
+
+
 def put_autocast(value: AutocastOfDevices) -> None:
     """Set autocast so that `autocast_of` gives this value."""
-    for device, enabled, dtype in value:
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)
+    for settings in value:
+        set_autocast(*settings)
 
 
 def autocast_depth() -> int:
@@ -232,7 +237,7 @@ INFERENCE = Mode(
 AUTOCAST = Mode(
     "autocast", lambda: autocast_of(AUTOCAST_DEVICES), autocast_in_force, autocast_probes,
     asked_by=(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, NATIVE._is_any_autocast_enabled),
-    switches=(_enter_autocast, _exit_autocast, exit_keeping_casts, forget_casts), put=put_autocast,
+    switches=(_enter_autocast, _exit_autocast, exit_keeping_casts, forget_casts, set_autocast, torch.clear_autocast_cache), put=put_autocast,
 )  # fmt: skip
 DEFAULT_DTYPE = Mode(
     "default dtype", torch.get_default_dtype,

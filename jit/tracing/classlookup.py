@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.kinds import IsMissing, Length, TypeIs, ValueIs
-from framejit.guards.source import MISSING, Index, Pinned, SlotMember, TypeAttr
+from framejit.guards.kinds import IsMissing, IsPresent, Length, TypeIs, ValueIs
+from framejit.guards.source import MISSING, Index, OwnAttr, Pinned, SlotMember, TypeAttr
 from framejit.objects.core.object import Object
 from framejit.objects.types.classchanges import ClassChanges, check_store, dict_of_class
 from framejit.program import classes
@@ -117,12 +117,23 @@ class ClassLookups:
         changes.store(self._trace, name, value)
 
     def _stored(self, cls: type, name: str) -> Object | None:
-        """The attribute that the trace has set on the first class of the MRO that has one of the name; None if it hasn't set that one."""
-        for base in classes.mro(cls):
-            changes = self._changed.get(id(base))
-            if changes is not None and name in changes.stores:
-                return changes.stores[name]
-            if name in classes.class_dict(base):
+        """The attribute that the trace has set on the first class of the MRO that has one of the name; None if it hasn't set that one.
+
+        If it has set any of them, the guards hold which class that is.
+        """
+        mro = classes.mro(cls)
+        stores = [None if changes is None else changes.stores.get(name) for changes in [self._changed.get(id(base)) for base in mro]]
+        if not any(stores):
+            return None
+        self.rest_on_bases(cls)
+        for base, stored in zip(mro, stores):
+            if stored is not None:
+                return stored
+            is_there = name in classes.class_dict(base)
+            if classes.can_change(base) and id(base) not in classes.STAND_INS:
+                source = self._trace.root_source.child(Pinned, base).child(OwnAttr, name)
+                self._trace.guard(IsPresent if is_there else IsMissing, source)
+            if is_there:
                 return None
         return None
 

@@ -50,6 +50,7 @@ from framejit.guards.source import (
     Item,
     Local,
     MethodField,
+    OwnAttr,
     Pinned,
     Referent,
     Root,
@@ -63,7 +64,8 @@ from framejit.guards.tensor_spec import tensor_spec
 STEPS: list[tuple[type[Source], Any]] = [
     (InstanceDict, None), (Item, "a"), (Item, 1), (Item, True), (Item, "b"), (Item, (1, 2)), (DictKey, 0), (DictKey, 2), (DictValueAt, 0),
     (DictValueAt, 1), (Index, 0), (Index, 1), (SlotMember, FULL), (SlotMember, EMPTY), (SlotMember, slice.__dict__["stop"]),
-    (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
+    (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (OwnAttr, "method"), (OwnAttr, "__init__"),
+    (OwnAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
     (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (ItemCount, 0), (Referent, None), (IteratorItem, 0),
     (IteratorItem, 1),

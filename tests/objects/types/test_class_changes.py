@@ -117,6 +117,64 @@ def test_a_counter_on_a_module_class_varies() -> None:
     assert torch.equal(compiled(X), X * 21)
 
 
+def sets_then_reads(x: torch.Tensor, base: Any, derived: Any) -> Any:
+    base.count = 2
+    return x + derived.count
+
+
+def counts_then_reads(x: torch.Tensor, base: Any, derived: Any) -> Any:
+    base.count += 1
+    return x + derived().count
+
+
+def reads_around(x: torch.Tensor, base: Any, derived: Any) -> Any:
+    before = derived.count
+    base.count += 1
+    return x + before, derived.count
+
+
+def reads_of_a_subclass(x: torch.Tensor, base: Any, derived: Any) -> Any:
+    base.count += 1
+    return x + derived().bump(), derived.count
+
+
+SETS_AND_READS = (sets_then_reads, counts_then_reads, reads_around, reads_of_a_subclass)
+
+
+@pytest.mark.parametrize("program", SETS_AND_READS, ids=lambda program: program.__name__)
+def test_an_attribute_comes_and_goes_between_the_class_that_is_set_and_the_one_that_is_read(program: Callable[..., Any]) -> None:
+    def rows(function: Callable[..., Any]) -> list[str]:
+        base, between = family()
+
+        class Other(base):  # type: ignore[misc]
+            count = 70
+
+        class Derived(between):  # type: ignore[misc]
+            pass
+
+        found = []
+
+        def call(times: int = 2) -> None:
+            found.extend(repr((function(X, base, Derived), vars(base)["count"], vars(between).get("count"))) for _ in range(times))
+
+        call(3)
+        between.count = 10
+        call()
+        Derived.count = 20
+        call()
+        del Derived.count
+        call()
+        del between.count
+        call()
+        Derived.__bases__ = (Other, between)
+        call()
+        return found
+
+    framejit.reset()
+    assert rows(framejit.compile(program, backend="eager")) == rows(program)
+    assert framejit.statistics()["fallbacks"] == 0
+
+
 def test_many_changes_are_noticed() -> None:
     class Counter:
         calls = 0

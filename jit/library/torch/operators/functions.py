@@ -205,8 +205,15 @@ def attribute(vm: VM, obj: Object, name: str) -> Any:
     return vm.observe(abstract.getattr_(vm, obj, name)).constant(vm)
 
 
+def check_entered_once(vm: TorchVM, owner: Object) -> None:
+    """Stop the trace at an object that is entered again before it is left: in eager, it forgets what it has to put back in the end."""
+    if vm.graph.modes.is_open(owner):
+        vm.unsupported(breaks.GlobalStateUnsupported("entering a context again before it is left"))
+
+
 @models(torch.inference_mode.__enter__)
 def inference_mode_enter(vm: TorchVM, self: Object) -> Object:
+    check_entered_once(vm, vm.observe(self))
     vm.graph.modes.enter_inference_mode(bool(attribute(vm, vm.observe(self), "mode")), vm.observe(self))
     return vm.const(None)
 
@@ -214,9 +221,27 @@ def inference_mode_enter(vm: TorchVM, self: Object) -> Object:
 @models(torch.autocast.__enter__)
 def autocast_enter(vm: TorchVM, self: Object) -> Object:
     self = vm.observe(self)
+    check_entered_once(vm, self)
     device, dtype = attribute(vm, self, "device"), attribute(vm, self, "fast_dtype")
+    if self.source is not None and not is_decorators_own(vm):
+        note_outside(vm, self, device)
     vm.graph.modes.enter_autocast(device, dtype, bool(attribute(vm, self, "_enabled")), bool(attribute(vm, self, "_cache_enabled")), self)
     return self
+
+
+def is_decorators_own(vm: TorchVM) -> bool:
+    """Return whether `@torch.autocast(...)` enters its object around a call, which the program can't leave or look at."""
+    assert vm.frame is not None
+    return vm.frame.globals.value.get("__name__") == torch.amp.autocast_mode.__name__
+
+
+def note_outside(vm: TorchVM, autocast: Object, device: str) -> None:
+    """Store the settings outside of an autocast on it, as entering it does: an object from outside may be left, or looked at, by other code."""
+    modes = vm.graph.modes
+    before, now = (next(settings for settings in of.autocast if settings[0] == device) for of in (modes.initial, modes.current))
+    vm.guards.setting(torch.get_autocast_dtype, (device,), before[2])
+    for name, value in (("prev_cache_enabled", is_autocast_cache_enabled(vm)), ("prev", vm.const(now[1])), ("prev_fastdtype", vm.const(now[2]))):
+        abstract.setattr_(vm, autocast, name, value)
 
 
 @models(torch.inference_mode.__exit__)
