@@ -24,6 +24,7 @@ from framejit.plain import control_flow as plain
 NAME = "torch.cond"
 CONSTANTS = frozenset({int, float, bool, str, type(None)})
 """Types of a branch's results besides tensors, which must be the same for the other branch."""
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 app(torch.cond, cond_op)(plain.cond)
 
@@ -42,11 +43,24 @@ def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object)
     condition = predicate(vm, functions, vm.observe(pred))
     branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
     check_same(vm, functions, *branches)
+    check_writes(vm, functions, branches)
     first = branches[0]
     results: list[Object] = []
     if first.tensors or any(branch.changes for branch in branches):
         results = choose_graph(vm, functions, condition, branches)
     return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
+
+
+def check_writes(vm: TorchVM, functions: Functions, branches: Sequence[FunctionGraph]) -> None:
+    """Stop the trace if AOTAutograd would go wrong about what a branch writes to a tensor from around it: it loses what operators with `out=` write, and takes
+    what one branch writes to a small constant for the number that the other reads from it."""
+    if not vm.graph.is_one_autograd_node or not any(branch.changes for branch in branches):
+        return
+    nodes = [node for branch in branches for node in branch.graph.graph.nodes]
+    if any(node.kwargs.get("out") is not None for node in nodes):
+        functions.break_graph("with a branch that changes tensors by out=")
+    if any(isinstance(node.meta.get("example_value"), NUMBERS) for node in nodes):
+        functions.break_graph("with branches that change tensors and read numbers")
 
 
 def one_of(pred: Any, true_graph: Any, false_graph: Any, operands: tuple[Any, ...]) -> Any:

@@ -204,6 +204,27 @@ def test_what_one_branch_writes_to_a_small_constant_is_not_known_in_the_other() 
     compare(changed, torch.cond, if_else, calls(requires_grad=False), "eager")
 
 
+def test_writes_that_aotautograd_would_lose_split_the_graph() -> None:
+    """Those of operators with `out=`, and those to a small constant of which the other branch reads the number."""
+
+    def with_out(x, w):
+        kept = w.clone()
+        return torch.cond(x.sum() > 0, lambda: torch.add(x, 1, out=kept) * 2, lambda: x + kept) + kept
+
+    def with_a_number(x, w):
+        number = torch.tensor(3.0)
+        return torch.cond(x.sum() > 0, lambda: x * number.fill_(5.0), lambda: x + number.item()) + number
+
+    for program in (with_out, with_a_number):
+        framejit.reset()
+        compiled = framejit.compile(program, backend="aot_eager")
+        for sign in (-1, 1, -1):
+            with torch.no_grad():
+                x, w = torch.ones(4) * sign, torch.ones(4)
+                assert torch.equal(compiled(x, w.clone()), program(x, w.clone()))
+        assert framejit.statistics()["graph_breaks"]
+
+
 def appends(cond, x, w):
     seen: list[Any] = []
 
