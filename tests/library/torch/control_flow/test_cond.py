@@ -204,6 +204,7 @@ def test_what_one_branch_writes_to_a_small_constant_is_not_known_in_the_other() 
     compare(changed, torch.cond, if_else, calls(requires_grad=False), "eager")
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11's own cond refuses to change tensors")
 def test_writes_that_aotautograd_would_lose_split_the_graph() -> None:
     """Those of operators with `out=`, and those to a small constant of which the other branch reads the number."""
 
