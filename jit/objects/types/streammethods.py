@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models, models_by_default
+from framejit.objects.types.bufferobject import BufferObject
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.streamobject import UNTRANSLATED, StreamObject, WrittenLength
 from framejit.objects.types.waitingtext import is_from_outside, is_waiting
@@ -42,9 +43,12 @@ def stream(vm: VM, obj: Object, name: str) -> StreamObject:
 def run(vm: VM, obj: Object, name: str, *args: Object, **kwargs: Object) -> Any:
     """The real result of a method, which runs on a real stream in the same state. If it raises, the traced program does."""
     self = stream(vm, obj, name)
+    return run_with(vm, self, name, [vm.observe(arg).as_real(vm) for arg in args], {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()})
+
+
+def run_with(vm: VM, self: StreamObject, name: str, arguments: Sequence[Any], by_name: Mapping[str, Any]) -> Any:
+    """The real result of a method with real arguments. If it raises, the traced program does."""
     real = self.real(vm)
-    arguments = [vm.observe(arg).as_real(vm) for arg in args]
-    by_name = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
     try:
         found = getattr(real, name)(*arguments, **by_name)
     except Exception as error:
@@ -171,6 +175,18 @@ def write_text(vm: VM, self: Object, text: Object) -> Object:
 @models(io.BytesIO.write)
 def write_bytes(vm: VM, self: Object, data: Object) -> Object:
     return vm.from_real(run(vm, self, "write", data))
+
+
+@models(io.BytesIO.readinto)
+def read_into(vm: VM, self: Object, buffer: Object) -> Object:
+    """BytesIO.readinto. Breaks for buffers that the trace hasn't made."""
+    own, buffer = stream(vm, self, "readinto"), vm.observe(buffer)
+    if not isinstance(buffer, BufferObject):
+        vm.unsupported(breaks.UnsupportedCall("BytesIO.readinto"))
+    real = buffer.real()
+    count = run_with(vm, own, "readinto", [real], {})
+    buffer.follow(vm, real)
+    return vm.const(count)
 
 
 @models(*descriptors("writelines"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import io
 from collections.abc import Callable
@@ -46,6 +47,15 @@ def length_known_after_the_graph(x, word):
 def lines_of_text(x, word):
     stream = io.StringIO("a\nb\r\nc")
     return list(stream), next(stream, None), stream.getvalue()
+
+
+@program
+def read_into_buffers(x, word):
+    stream, buffer, numbers = io.BytesIO(b"abcdefghijk"), bytearray(4), array.array("H", [0, 0])
+    alias = buffer
+    counts = [stream.readinto(buffer), stream.readinto(numbers), stream.readinto(buffer), stream.readinto(buffer)]
+    stream.close()
+    return counts, buffer, alias is buffer, numbers, tried(lambda: stream.readinto(buffer))
 
 
 @program
