@@ -72,6 +72,20 @@ class Pickler(LibraryPickler):
             run_natively()
 
 
+class Reader:
+    """The stream of a pickle. One that ends too early is the native unpickler's to judge, which refuses it where the one in Python doesn't."""
+
+    def __init__(self, data: bytes) -> None:
+        self.stream = io.BytesIO(data)
+        self.readline = self.stream.readline
+
+    def read(self, size: int) -> bytes:
+        data = self.stream.read(size)
+        if len(data) < size:
+            run_natively()
+        return data
+
+
 class Unpickler(LibraryUnpickler):
     """An unpickler that finds classes without telling audit hooks."""
 
@@ -106,6 +120,6 @@ def is_constant(obj: Any) -> bool:
 def loads(data: Any) -> Any:
     """pickle.loads."""
     try:
-        return Unpickler(io.BytesIO(data)).load()
+        return Unpickler(Reader(data)).load()
     except Exception:
         run_natively()

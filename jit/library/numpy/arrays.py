@@ -24,6 +24,7 @@ from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import Model, around, models
 from framejit.objects.tensors.tensorobject import TensorObject, needs_data, tensor_tolist
 from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.bufferobject import BUFFERS
 from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.iteratorfields import OF_THEIR_OWN, FieldIterator
 from framejit.objects.types.tupleobject import TupleObject
@@ -72,7 +73,17 @@ def on_constants(vm: VM, name: str, function: Callable[..., Any], args: Sequence
         vm.unsupported(breaks.UnsupportedOperation(f"numpy.{name}: {error}"))
     except Exception as error:
         vm.raise_(type(error), *error.args)
+    for value in (*real_args, *real_kwargs.values()):
+        if shares_memory(found, value):
+            vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}, whose result shares memory with a {type(value).__name__}"))
     return of_constants(vm, name, found)
+
+
+def shares_memory(found: Any, value: Any) -> bool:
+    """Return whether a result of NumPy, or an item of it, is an array in the memory of a bytearray or array.array."""
+    if isinstance(found, (list, tuple)):
+        return any(shares_memory(item, value) for item in found)
+    return isinstance(value, BUFFERS) and isinstance(found, numpy.ndarray) and numpy.may_share_memory(found, numpy.frombuffer(value, numpy.uint8))
 
 
 def of_constants(vm: VM, name: str, found: Any) -> Object:

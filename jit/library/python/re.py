@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
@@ -11,6 +12,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure_methods, unsupported, wraps
+from framejit.objects.types.bufferobject import BufferObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.plain import re as plain
 from framejit.process.warning_filters import version_kept
@@ -25,6 +27,23 @@ def wrap_pattern(vm: VM, value: Any, source: Source | None) -> Object:
 
 if hasattr(re, "_ZeroSentinel"):
     wraps(re._ZeroSentinel, by_identity=True)(wrap_pattern)  # the default of arguments in newer versions, an int
+
+
+def matching(method: Any) -> Callable[..., Object]:
+    """The model of a method that gives a match. Breaks for a bytearray: the match refers to it, and shows what becomes of it."""
+
+    def match(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        given = [vm.observe(arg) for arg in args]
+        named = {name: vm.observe(arg) for name, arg in kwargs.items()}
+        if any(isinstance(arg, BufferObject) for arg in (*given, *named.values())):
+            vm.unsupported(breaks.UnsupportedCall(f"re.Pattern.{method.__name__} in a bytearray"))
+        return fold(vm, method, *[arg.as_real(vm) for arg in given], **{name: arg.as_real(vm) for name, arg in named.items()})
+
+    return match
+
+
+for _method in (re.Pattern.search, re.Pattern.match, re.Pattern.fullmatch):
+    models(_method)(matching(_method))
 
 
 @models(re.Pattern.finditer)

@@ -11,7 +11,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, NotConstant, Object
+from framejit.objects.core.object import VM, NotConstant, Object, is_own_slot
 from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE, c_new
 from framejit.objects.types.dictmethods import factory_of
@@ -67,10 +67,7 @@ def reduce_newobj(vm: VM, self: Object) -> Object:
             raise NotConstant(self)
         arguments = abstract.iterate(vm, found)
     needs_nothing_else = not has_arguments and not isinstance(self, (ListObject, DictObject))
-    if overrides(vm, self.cls, "__getstate__"):
-        state = abstract.call_method(vm, self, "__getstate__")
-    else:
-        state = default_state(vm, self, needs_nothing_else)
+    state = state_of(vm, self, needs_nothing_else)
     items = abstract.iter_(vm, self) if isinstance(self, ListObject) else NONE
     pairs = abstract.iter_(vm, abstract.call_method(vm, self, "items")) if isinstance(self, DictObject) else NONE
     return TupleObject([vm.const(copyreg.__newobj__), TupleObject([vm.const(self.cls), *arguments]), state, items, pairs])  # type: ignore[attr-defined]
@@ -82,10 +79,18 @@ def reduce_by_base(vm: VM, self: Object) -> Object:
     if base is self.cls or not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)) or c_new(self.cls) is not base.__new__:
         raise NotConstant(self)
     value = NONE if base is object else abstract.call(vm, vm.const(base), [self], {})
-    own = overrides(vm, self.cls, "__getstate__")
-    state = abstract.call_method(vm, self, "__getstate__") if own else default_state(vm, self, is_whole=False)
+    state = state_of(vm, self, is_whole=False)
     parts = [vm.const(copyreg._reconstructor), TupleObject([vm.const(self.cls), vm.const(base), value])]  # type: ignore[attr-defined]
     return TupleObject([*parts, state] if abstract.truth(vm, state) else parts)
+
+
+def state_of(vm: VM, self: Object, is_whole: bool) -> Object:
+    """The state that `__getstate__` gives, which an instance may have as an attribute of its own too (object_getstate). `is_whole`: see default_state."""
+    namespace = self.instance_dict(vm)
+    is_hooked = not is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
+    if is_hooked or overrides(vm, self.cls, "__getstate__") or (namespace is not None and "__getstate__" in namespace.open(vm)):
+        return abstract.call_method(vm, self, "__getstate__")
+    return default_state(vm, self, is_whole)
 
 
 def default_state(vm: VM, self: Object, is_whole: bool) -> Object:

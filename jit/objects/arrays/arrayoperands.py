@@ -24,6 +24,7 @@ from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.bufferobject import BufferObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.sliceobject import SliceObject
@@ -90,6 +91,8 @@ class Operands:
             return obj.cls([self.real(item) for item in abstract.iterate(vm, obj)])
         if isinstance(obj, SliceObject):
             return slice(*[self.real(part) for part in obj.parts()])
+        if isinstance(obj, BufferObject):  # the result may share its memory
+            raise NotConstant(obj)
         return obj.as_real(vm)
 
     def stand_in(self, obj: ArrayObject) -> Any:

@@ -100,8 +100,8 @@ for _name in FIELDS:
 
 @models(*descriptors("__exit__"))
 def leave(vm: VM, self: Object, *args: Object) -> Object:
-    run(vm, self, "close")
-    return NONE
+    """iobase_exit. It calls `close`, which a stream may have as an attribute of its own."""
+    return abstract.call_method(vm, stream(vm, self, "__exit__"), "close")
 
 
 @models(io.StringIO)
@@ -191,9 +191,12 @@ def read_into(vm: VM, self: Object, buffer: Object) -> Object:
 
 @models(*descriptors("writelines"))
 def writelines(vm: VM, self: Object, lines: Object) -> Object:
+    """iobase_writelines, which calls `write`: a stream may have one as an attribute of its own. bytesio_writelines doesn't look for one."""
     own = stream(vm, self, "writelines")
     check_open(vm, own)
-    write = write_text if own.cls is io.StringIO else write_bytes
     for line in abstract.each(vm, lines):
-        write(vm, own, line)
+        if own.cls is io.StringIO:
+            abstract.call_method(vm, own, "write", line)
+        else:
+            write_bytes(vm, own, line)
     return NONE

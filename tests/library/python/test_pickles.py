@@ -214,6 +214,32 @@ def test_other_pickles_are_loaded_natively() -> None:
         assert compiled(pickle.dumps(value)) == fn(pickle.dumps(value))
 
 
+def test_a_pickle_that_is_shorter_than_it_says_is_refused() -> None:
+    def short(x):
+        data = pickle.dumps([1, 2, 3])
+        return pickle.loads(data[:3] + b"\xff" + data[4:])
+
+    def with_long_frame(x):
+        return pickle.loads(b"\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00K\x01.")
+
+    for program in (short, with_long_frame):
+        assert tried(lambda: framejit.compile(program, backend="eager")(torch.ones(1))) == tried(lambda program=program: program(torch.ones(1)))
+        assert tried(lambda program=program: program(torch.ones(1))) != tried(lambda: [1, 2, 3])
+
+
+def test_getstate_of_an_instance() -> None:
+    class Hooked(Plain):
+        def __getattribute__(self, name):
+            return (lambda: {"hooked": 1}) if name == "__getstate__" else super().__getattribute__(name)
+
+    def program(x):
+        own = Plain(1)
+        own.__getstate__ = lambda: {"own": 2}
+        return [sorted(copy.copy(value).__dict__) for value in (own, Hooked(1), Plain(1))]
+
+    assert framejit.compile(program, backend="eager")(torch.ones(1)) == program(torch.ones(1)) == [["own"], ["hooked"], ["value"]]
+
+
 def test_options_and_long_values_are_left_to_the_native_pickler() -> None:
     def fn() -> Any:
         buffers: list[Any] = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import array
 import copy
 import pickle
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from agreement import raising, tried
@@ -218,3 +220,34 @@ def test_deeds_in_any_order(deeds: list[tuple[str, int]], kind: str) -> None:
         return [tried(DEEDS[name], data, argument) for name, argument in deeds], data
 
     assert repr(framejit.compile(fn, backend="eager")()) == repr(fn())
+
+
+SHARING: dict[str, Callable[[Any], Any]] = {
+    "asarray": np.asarray, "ravel": np.ravel, "reshape": lambda data: np.reshape(data, (3, 1)), "atleast_1d": np.atleast_1d, "frombuffer": np.frombuffer,
+    "from_numpy": lambda data: torch.from_numpy(np.asarray(data)), "beside_array": lambda data: np.atleast_1d(np.zeros(2), data)[1], "copied": np.array,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_arrays_in_the_memory_of_a_buffer(name: str) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        data = array.array("d", [1.0, 2.0, 3.0])
+        shared = SHARING[name](data)
+        shared += 1
+        return data, shared.tolist(), x + 1
+
+    compiled = framejit.compile(fn, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))
+
+
+def test_a_match_refers_to_its_bytearray() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        data = bytearray(b"abc")
+        found = [re.search(b"b", data), re.compile(b"a(b)").match(string=data), re.fullmatch(b"abc", data)]
+        data[1] = 90
+        return [match and match.group() for match in found], re.sub(b"a", b"x", data), re.findall(b"c", data), x + 1
+
+    compiled = framejit.compile(fn, backend="eager")
+    for _ in range(2):
+        assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))

@@ -306,3 +306,30 @@ def test_copies_are_made_natively() -> None:
         return copy.copy(stream) if hasattr(stream, "missing") else copy.deepcopy(stream.getvalue()), stream.read()
 
     assert framejit.compile(fn, backend="eager")() == fn()
+
+
+def test_methods_that_are_attributes_of_a_stream() -> None:
+    def program(x, stream):
+        made = io.StringIO()
+        made.close = lambda: events.append("close") or True
+        made.write = events.append
+        with made:
+            made.writelines(["a", "b"])
+            raise KeyError("suppressed, since close() is true")
+        stream.writelines(["c"])
+        print("d", file=stream, flush=True)
+        return x + 1, made.closed, made.getvalue()
+
+    events: list[str] = []
+    compiled = framejit.compile(program, backend="eager")
+    observed = []
+    for function in (program, compiled):
+        for own in (False, True, False):
+            events.clear()
+            stream = io.StringIO()
+            if own:
+                stream.write = events.append  # type: ignore[method-assign,assignment]
+                stream.flush = lambda: events.append("flush")  # type: ignore[method-assign]
+            observed.append((function(torch.ones(1), stream)[1:], list(events), stream.getvalue()))
+    assert observed[3:] == observed[:3]
+    assert [len(events) for _, events, _ in observed[:3]] == [3, 7, 3]
