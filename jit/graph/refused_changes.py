@@ -7,11 +7,15 @@ import torch
 from framejit import breaks
 from framejit.graph.fake import is_of_others, storages
 from framejit.graph.inputs import GraphInput
+from framejit.graph.joined import memory_of
+from framejit.graph.metadata import CHANGES
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
 from framejit.guards.source import CAttr
 from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF
+from framejit.torch_state.operator_facts import changes_form
+from framejit.torch_state.torch_modes import MODE_CHANGES
 
 
 @rule(Phase.CHECK_CHANGE)
@@ -56,4 +60,29 @@ def reject_changed_constant(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator of another library that changes a number made by `torch.tensor`: AOTAutograd's trace continues with the old number."""
     if operation.has_forgotten and state.is_one_autograd_node and is_of_others(operation.target):
         what = f"{operation.name}, which changes a number made by torch.tensor in a list that it is given"
+        state.vm.unsupported(breaks.UnsupportedOperation(what))
+
+
+@rule(Phase.CHECK_CHANGE)
+def reject_changed_form_and_data(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace where a graph would change both the form and the data of one of its inputs: where no gradients are recorded, AOTAutograd (torch 2.13)
+    copies the data into the tensor as it was before, and forgets the form.
+    """
+    kept = [node for body in state.bodies() for node in body.kept]
+    is_recorded = torch.is_grad_enabled() and all(node.target not in MODE_CHANGES for node in kept)
+    if is_recorded or not state.is_one_autograd_node:
+        return
+    inputs = {described.node for described in state.known_inputs.values() if described.is_tensor}
+    memory = storages(operation.changed()) & memory_of(inputs)
+    if not memory:
+        return
+    form, data = set[int](), set[int]()
+    changes = [(node.target, node.args[:1], memory_of(node.meta.get(CHANGES, ()))) for node in kept]
+    for target, first, changed in [*changes, (operation.target, operation.args[:1], memory)]:
+        if not (isinstance(target, str) and changes_form(target)):
+            data |= changed
+        elif first[0] in inputs:
+            form |= changed
+    if memory & form & data:
+        what = f"{operation.name}, after which both the data and the form of a tensor from outside are changed"
         state.vm.unsupported(breaks.UnsupportedOperation(what))

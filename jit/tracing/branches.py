@@ -520,7 +520,7 @@ def written_outside(body: Body) -> set[int]:
 
 def is_dense(fake: torch.Tensor) -> bool:
     """Return whether a copy of a tensor has its strides."""
-    return fake.is_contiguous() or bool(torch._prims_common.is_non_overlapping_and_dense(fake))
+    return fake.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense.default(fake)
 
 
 def name_of(node: fx.Node) -> str:

@@ -209,3 +209,34 @@ def test_a_partitioner_of_the_program_is_still_asked() -> None:
     with torch._inductor.config.patch(custom_partitioner_fn=Own()), torch._functorch.config.patch(enable_autograd_cache=False):
         check(counter, "inductor", calls=1)
     assert asked == [True]
+
+
+def writes_first(t: torch.Tensor) -> None:
+    t[1:].add_(1)
+    t.unsqueeze_(0)
+
+
+def turns_first(t: torch.Tensor) -> None:
+    t.t_()
+    t[0] = 5
+
+
+def writes_unrecorded(t: torch.Tensor) -> None:
+    with torch.no_grad():
+        t.add_(1)
+    t.t_()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("change", [writes_first, turns_first, writes_unrecorded])
+@BACKENDS
+def test_form_and_data_of_an_argument(backend, change, mode):
+    """AOTAutograd (torch 2.13) would fail or lose the form of an argument of which no gradient is recorded, where the graph changes its data too."""
+    framejit.reset()
+    compiled = framejit.compile(change, backend=backend)
+    with mode():
+        for _ in range(2):
+            expected, found = torch.arange(4.0).reshape(2, 2), torch.arange(4.0).reshape(2, 2)
+            change(expected)
+            compiled(found)
+            assert found.tolist() == expected.tolist() and found.stride() == expected.stride()

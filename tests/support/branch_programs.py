@@ -580,6 +580,15 @@ def writes_to_a_view(x, y):
 
 
 @joins(True, False)
+def writes_to_a_transposed_view(x, y):
+    h = torch.outer(x, y)
+    turned = h.t()
+    if x.sum() > 0:
+        turned.add_(1)
+    return h * 1
+
+
+@joins(True, False)
 def writes_to_what_has_views(x, y):
     h = x * 1
     rest = h[1:]

@@ -70,6 +70,19 @@ def test_programs(program, training, backend):
     assert (breaks == 0) is joins and (graphs == 1 or not joins), (breaks, graphs)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_a_view_with_gaps_splits_graphs_of_aotautograd(backend):
+    def program(x, y):
+        h = torch.outer(x, y)
+        column = h[:, 1]
+        if x.sum() > 0:
+            column.add_(1)
+        return h * 1
+
+    breaks, _ = compare(program, False, backend=backend)
+    assert (breaks == 0) is (backend == "eager")
+
+
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", ["else_branch", "without_else", "returns", "nested", "both_conditions"])
 def test_inductor(name, training):
