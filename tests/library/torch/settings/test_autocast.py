@@ -255,6 +255,7 @@ def one_object_inside_itself(x, w):
 
 def check(program: Any, backend: str) -> None:
     """Results and the settings left are eager's, whatever autocast was set to before the calls."""
+    framejit.reset()
     compiled = framejit.compile(program, backend=backend)
     for state in STATES:
         x, w = torch.randn(3, 3), torch.randn(3, 3, requires_grad=True)
