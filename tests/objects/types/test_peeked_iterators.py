@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import framejit
 
 x = torch.arange(3.0)
-out = open(os.devnull, "w")  # writing to a file splits the graph
+out = open(os.devnull, "wb", buffering=0)  # writing to a file splits the graph
 
 MAKERS: dict[str, Callable[[int], Iterator[Any]]] = {
     "range": lambda n: iter(range(7, 7 + 300 * n, 300)),
@@ -284,7 +284,7 @@ def test_long_iterators_are_not_unrolled_whole() -> None:
 
 def helper(t: Any) -> Any:
     t = t + 1
-    out.write("")
+    out.write(b"")
     return t * 0.5
 
 
@@ -409,7 +409,6 @@ def test_a_hundred_thousand_iterations() -> None:
     compiled(x, 50)
     frames = framejit.statistics()["frames"]
     compiled(x, 1000)
-    compiled(x, 100_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     torch.testing.assert_close(compiled(x, 100_000), over_range(x, 1000))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4096, "KiB"
