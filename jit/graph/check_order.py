@@ -14,6 +14,7 @@ from torch import fx
 
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_of_others, storages
+from framejit.graph.inner import nodes_within
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
@@ -48,8 +49,12 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
 
 
 def runs_for_its_effect(node: fx.Node) -> bool:
-    """Return whether a node changes something besides its arguments and torch's modes, as far as is known."""
-    return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
+    """Return whether a node changes something besides its arguments and torch's modes, as far as is known. One that takes graphs does so if a node
+    of these does."""
+    if node.target in MODE_CHANGES or node.target in PURE_TARGETS or has_tensor(node.meta.get("example_value")):
+        return False
+    calls = [inner for inner in nodes_within(node) if inner.op.startswith("call")]
+    return not calls or any(map(runs_for_its_effect, calls))
 
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:

@@ -21,6 +21,12 @@ def nodes_inside(module: torch.nn.Module) -> Iterator[fx.Node]:
     return (node for inner in graph_modules(module) for node in inner.graph.nodes)
 
 
+def nodes_within(node: fx.Node) -> list[fx.Node]:
+    """The nodes of the graphs that an operator takes."""
+    modules = [module for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]
+    return [inner for module in modules for inner in nodes_inside(module)]
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A node as an argument of others, by its number."""

@@ -29,7 +29,7 @@ from framejit.ceval.signals import LeftElsewhere, Return
 from framejit.graph.body import Body
 from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import gradient_paths, leads_to
-from framejit.graph.inner import nodes_inside
+from framejit.graph.inner import nodes_within
 from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
@@ -154,6 +154,8 @@ class Branch:
         if graph.fakes.stale or graph.fakes.mode is not mode:
             self.stop("undoes changes of tensors")
         vm.trail.set(graph, "has_joined", True)
+        if any(note.handled for way in ways for note in way.body.notes.values()):
+            vm.note_handled()  # what was noted on a way has been undone
         return Meeting(self, *ways).arrive(pred, end)
 
     def most_nested(self) -> int:
@@ -526,12 +528,6 @@ def is_dense(fake: torch.Tensor) -> bool:
 def name_of(node: fx.Node) -> str:
     """The name of the operator that a node runs."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-
-
-def nodes_within(node: fx.Node) -> list[fx.Node]:
-    """The nodes of the graphs that an operator takes."""
-    modules = [module for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]
-    return [inner for module in modules for inner in nodes_inside(module)]
 
 
 def is_plain(fake: torch.Tensor) -> bool:

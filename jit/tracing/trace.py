@@ -31,6 +31,9 @@ class Trace(TorchVM, Protocol):
     jumps_back: int
     rebuilt: list[Frame]
 
+    def note_handled(self) -> None:
+        """Note that the program has a handler for what an operation in the graph raises."""
+
     def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:
         """The frames of the traced program, outermost first, down to the innermost one or to the given one."""
 

@@ -288,9 +288,14 @@ class Tracer:
         """An operation enters the graph, whose exceptions come late. Return whether the program has a handler for these, or
         can see where they are raised, because the exception being handled there becomes their context."""
         found = self.has_handler()
-        if found and not self.handled:
-            self.trail.set(self, "handled", True)
+        if found:
+            self.note_handled()
         return found
+
+    def note_handled(self) -> None:
+        """Note that the program has a handler for what an operation in the graph raises."""
+        if not self.handled:
+            self.trail.set(self, "handled", True)
 
     def has_handler(self) -> bool:
         """Return whether the program has a handler for what is raised here, or can see where it is raised, as in `note_handlers`."""

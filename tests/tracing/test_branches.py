@@ -71,6 +71,35 @@ def test_programs(program, training, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("around", [False, True], ids=["in the way", "around the branch"])
+def test_an_error_of_a_write_in_a_way_is_handled(backend, around):
+    def inside(x, place):
+        found = torch.zeros(3)
+        if x.sum() > 0:
+            try:
+                found.index_add_(0, place, torch.ones(1))
+            except IndexError:
+                found = found + 9
+        return found
+
+    def outside(x, place):
+        found = torch.zeros(3)
+        try:
+            if x.sum() > 0:
+                found.index_add_(0, place, torch.ones(1))
+        except IndexError:
+            found = found + 9
+        return found
+
+    program = outside if around else inside
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    for sign, index in [(1, 0), (-1, 5), (1, 5), (1, 1), (-1, 0), (1, 7)]:
+        given = torch.ones(2) * sign, torch.tensor([index])
+        with torch.no_grad():
+            assert torch.equal(compiled(*given), program(*given))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_write_to_a_view_with_gaps_splits_graphs_of_aotautograd(backend):
     def program(x, y):
         h = torch.outer(x, y)
