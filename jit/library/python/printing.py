@@ -24,7 +24,7 @@ def refuse(vm: VM) -> NoReturn:
 
 
 def standard_output(vm: VM) -> Object:
-    """What the trace has put in the place of `sys.stdout`. Breaks if it hasn't."""
+    """The object that the trace has put in the place of `sys.stdout`. Breaks if there is none."""
     namespace = vm.globals_of(vars(sys))
     found = namespace.lookup(vm, "stdout") if vm.effects.is_mutated(namespace) else None
     return vm.observe(found) if found is not None else refuse(vm)

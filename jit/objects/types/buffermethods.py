@@ -5,16 +5,16 @@ from __future__ import annotations
 import array
 from collections.abc import Callable
 from types import GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any
 
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, NotConstant, Object
+from framejit.objects.core.object import VM, NotConstant, Object, fold
 from framejit.objects.core.registry import models, models_by_default, pure
 from framejit.objects.types.bufferobject import BUFFERS, BufferIterator, BufferObject
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.objects.types.iteratorfields import FieldIterator
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.simulation import run_on
 
 NOT_SIMULATED = frozenset({
     "__init__", "__getattribute__", "__buffer__", "__release_buffer__", "__sizeof__", "__alloc__", "tofile", "fromfile", "buffer_info", "fromunicode",
@@ -40,12 +40,7 @@ def simulated(name: str) -> Callable[..., Object]:
         real = own.real()
         arguments = [real if vm.observe(arg) is own else vm.observe(arg).as_real(vm) for arg in args]
         by_name = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
-        try:
-            found = getattr(own.cls, name)(real, *arguments, **by_name)
-        except Exception as error:
-            own.follow(vm, real)
-            vm.raise_(type(error), *error.args)
-        own.follow(vm, real)
+        found = run_on(vm, own, real, getattr(real, name), arguments, by_name)
         return own if found is real else vm.from_real(found)
 
     return method
@@ -106,29 +101,16 @@ def make_bytearray(vm: VM, source: Object | None = None, encoding: Object | None
     given = {name: value for name, value in named.items() if value is not None}
     if given:
         source = abstract.call(vm, vm.const(bytes), [] if source is None else [source], given)
-    return made(vm, bytearray, [] if source is None else [taken(vm, vm.observe(source))])
+    return fold(vm, bytearray, *([] if source is None else [taken(vm, vm.observe(source)).as_real(vm)]))
 
 
 @models(array.array)
 def make_array(vm: VM, typecode: Object, initializer: Object | None = None) -> Object:
-    return made(vm, array.array, [vm.observe(arg) for arg in (typecode, initializer) if arg is not None])
-
-
-def made(vm: VM, cls: Any, arguments: list[Object]) -> Object:
-    """A new bytearray or array of known arguments."""
-    values = [argument.as_real(vm) for argument in arguments]
-    try:
-        return BufferObject(cls(*values))
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
+    return fold(vm, array.array, *[vm.observe(arg).as_real(vm) for arg in (typecode, initializer) if arg is not None])
 
 
 @models(vars(bytearray)["fromhex"])
 def fromhex(vm: VM, cls: Object, text: Object) -> Object:
     if vm.observe(cls).constant(vm) is not bytearray:
         raise NotConstant(cls)
-    value = vm.observe(text).as_real(vm)
-    try:
-        return BufferObject(bytearray.fromhex(value))
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
+    return fold(vm, bytearray.fromhex, vm.observe(text).as_real(vm))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
@@ -12,6 +12,7 @@ from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.objects.core.registry import models, models_by_default
 from framejit.objects.types.bufferobject import BufferObject
 from framejit.objects.types.constobject import NONE
+from framejit.objects.types.simulation import run_on
 from framejit.objects.types.streamobject import UNTRANSLATED, StreamObject, WrittenLength
 from framejit.objects.types.waitingtext import is_from_outside, is_waiting
 from framejit.program import classes
@@ -43,19 +44,9 @@ def stream(vm: VM, obj: Object, name: str) -> StreamObject:
 def run(vm: VM, obj: Object, name: str, *args: Object, **kwargs: Object) -> Any:
     """The real result of a method, which runs on a real stream in the same state. If it raises, the traced program does."""
     self = stream(vm, obj, name)
-    return run_with(vm, self, name, [vm.observe(arg).as_real(vm) for arg in args], {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()})
-
-
-def run_with(vm: VM, self: StreamObject, name: str, arguments: Sequence[Any], by_name: Mapping[str, Any]) -> Any:
-    """The real result of a method with real arguments. If it raises, the traced program does."""
     real = self.real(vm)
-    try:
-        found = getattr(real, name)(*arguments, **by_name)
-    except Exception as error:
-        self.follow(vm, real)
-        vm.raise_(type(error), *error.args)
-    self.follow(vm, real)
-    return found
+    by_name = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
+    return run_on(vm, self, real, getattr(real, name), [vm.observe(arg).as_real(vm) for arg in args], by_name)
 
 
 def simulated(name: str) -> Callable[..., Object]:
@@ -183,9 +174,9 @@ def read_into(vm: VM, self: Object, buffer: Object) -> Object:
     own, buffer = stream(vm, self, "readinto"), vm.observe(buffer)
     if not isinstance(buffer, BufferObject):
         vm.unsupported(breaks.UnsupportedCall("BytesIO.readinto"))
-    real = buffer.real()
-    count = run_with(vm, own, "readinto", [real], {})
-    buffer.follow(vm, real)
+    real, target = own.real(vm), buffer.real()
+    count = run_on(vm, own, real, real.readinto, [target], {})
+    buffer.follow(vm, target)
     return vm.const(count)
 
 

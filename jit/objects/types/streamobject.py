@@ -51,7 +51,7 @@ class StreamObject(Object):
         return remade(self.cls, self.known(vm), self.position, self.newline)
 
     def known(self, vm: VM) -> Any:
-        """The real contents; empty ones of a stream that nothing was written to."""
+        """The contents as a real str or bytes."""
         return empty(self.cls) if self.contents is None else self.contents.constant(vm)
 
     def text(self, vm: VM) -> Object:

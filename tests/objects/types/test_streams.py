@@ -147,7 +147,7 @@ def test_program(name: str) -> None:
 
 
 def state(stream: Any) -> Any:
-    """What can be seen of a stream that has left compiled code; this reads it."""
+    """Reads a stream that has left compiled code, and returns everything that can be seen of it."""
     if stream.closed:
         return type(stream), "closed"
     before = stream.tell(), stream.read(), stream.getvalue(), stream.__dict__

@@ -237,11 +237,17 @@ def is_decorators_own(vm: TorchVM) -> bool:
 
 def note_outside(vm: TorchVM, autocast: Object, device: str) -> None:
     """Store the settings outside of an autocast on it, as entering it does: an object from outside may be left, or looked at, by other code."""
+    enabled, dtype = autocast_now(vm, device)
+    for name, value in (("prev_cache_enabled", is_autocast_cache_enabled(vm)), ("prev", vm.const(enabled)), ("prev_fastdtype", vm.const(dtype))):
+        abstract.setattr_(vm, autocast, name, value)
+
+
+def autocast_now(vm: TorchVM, device: str) -> tuple[bool, Any]:
+    """Return whether autocast is on for a type of devices, and its dtype. The dtype from before the call is guarded."""
     modes = vm.graph.modes
     before, now = (next(settings for settings in of.autocast if settings[0] == device) for of in (modes.initial, modes.current))
     vm.guards.setting(torch.get_autocast_dtype, (device,), before[2])
-    for name, value in (("prev_cache_enabled", is_autocast_cache_enabled(vm)), ("prev", vm.const(now[1])), ("prev_fastdtype", vm.const(now[2]))):
-        abstract.setattr_(vm, autocast, name, value)
+    return now[1], now[2]
 
 
 @models(torch.inference_mode.__exit__)

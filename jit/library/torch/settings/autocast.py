@@ -11,38 +11,35 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.library.torch.operators.functions import autocast_now
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
 from framejit.torch_state.torch_modes import AUTOCAST_DEVICES
 
 
-def settings_of(vm: TorchVM, device_type: Object, taken: type, given: Object) -> tuple[str, Any, tuple[Any, ...]]:
-    """The constants that one of the setters is called with, and the settings now. Others than it takes are for torch to refuse.
-
-    The dtype from before the call is guarded: the graph sets it again at its end.
-    """
+def arguments(vm: TorchVM, device_type: Object, taken: type, given: Object) -> tuple[str, Any]:
+    """The constants that one of the setters is called with. Others than it takes are for torch to refuse."""
     device, value = vm.observe(device_type).constant(vm), vm.observe(given).constant(vm)
     if device not in AUTOCAST_DEVICES or type(value) is not taken:
         vm.unsupported(breaks.GlobalStateUnsupported("autocast, by what torch doesn't take"))
     if vm.graph.is_inner():
         vm.unsupported(breaks.GlobalStateUnsupported("autocast in a function that an operator takes"))
-    modes = vm.graph.modes
-    before, now = (next(settings for settings in of.autocast if settings[0] == device) for of in (modes.initial, modes.current))
-    vm.guards.setting(torch.get_autocast_dtype, (device,), before[2])
-    return device, value, now
+    return device, value
 
 
 @models(torch.set_autocast_enabled)
 def set_autocast_enabled(vm: TorchVM, device_type: Object, enabled: Object) -> Object:
-    device, value, (_, _, dtype) = settings_of(vm, device_type, bool, enabled)
+    device, value = arguments(vm, device_type, bool, enabled)
+    _, dtype = autocast_now(vm, device)
     vm.graph.modes.set_autocast(device, value, dtype)
     return vm.const(None)
 
 
 @models(torch.set_autocast_dtype)
 def set_autocast_dtype(vm: TorchVM, device_type: Object, dtype: Object) -> Object:
-    device, value, (_, enabled, _) = settings_of(vm, device_type, torch.dtype, dtype)
+    device, value = arguments(vm, device_type, torch.dtype, dtype)
+    enabled, _ = autocast_now(vm, device)
     vm.graph.modes.set_autocast(device, enabled, value)
     return vm.const(None)
 

@@ -23,7 +23,7 @@ STATES = [
     (False, torch.bfloat16), (False, torch.bfloat16), (False, torch.float16), (True, torch.float16), (True, torch.bfloat16), (False, torch.float16),
     (False, torch.bfloat16),
 ]  # fmt: skip
-"""Whether autocast is on at the calls, and its dtype."""
+"""The settings of autocast at the calls: is it on, and which dtype has it."""
 
 
 def put(enabled: bool, dtype: torch.dtype) -> None:
