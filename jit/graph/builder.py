@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import fx
@@ -295,10 +295,7 @@ class GraphBuilder(TraceState):
                 if self._may_try_again(operation, failed.error):
                     self.fakes.stale = True
                     continue
-                reason = self.unbacked.failed(failed.error, name, given, operation.target)
-                if not raises:
-                    reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
-                self.vm.unsupported(reason)
+                self._refuse_failed(operation, failed.error, raises)
             if not takes_graphs and self.unbacked.differs_now(name, operation.result, fakes):
                 self.fakes.stale = True
                 continue
@@ -312,6 +309,13 @@ class GraphBuilder(TraceState):
                 operation.bindings = self.unbacked.after(name, operation.result, fakes, operation.changes)
             operation.changes = operation.changes or is_declared(operation.target)
             return operation
+
+    def _refuse_failed(self, operation: OperatorCall, error: Exception, raises: bool) -> NoReturn:
+        """Stop the trace at an operator that has raised an error on fakes. `raises`: see `node_of`."""
+        reason = self.unbacked.failed(error, operation.name, (operation.fake_args, operation.fake_kwargs), operation.target)
+        if not raises:
+            reason = breaks.InsideTransform(f"torch.func.{operation.name}", f"that raises on tensors without data: {error}".partition("\n")[0])
+        self.vm.unsupported(reason)
 
     def _operator_call(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], is_fixed: bool) -> OperatorCall:
         """An operator with its arguments, as nodes and as fakes."""
