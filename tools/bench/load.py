@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from tools.bench import markdown
+from tools.bench import fresh, markdown
 
 SUBJECTS = {"framejit": "import framejit; compile = framejit.compile", "torch": "compile = torch.compile"}
 """What makes each compiler's `compile`."""
@@ -68,14 +68,13 @@ def measured(subject: str, case: str) -> dict[str, Any]:
     """The figures of one process that compiles the program of a case, and then a second, equal one."""
     build, options = CASES[case]
     program = PROGRAM.format(compiler=SUBJECTS[subject], case=build, options=options, packages=PACKAGES)
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "FRAMEJIT_CHECK")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env=fresh.environment(), capture_output=True, text=True, timeout=300, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def row(subject: str, case: str, repeats: int) -> tuple[str, ...]:
-    """The cells of one program and compiler: medians over fresh processes, after one that fills Python's caches of bytecode."""
+    """The cells of one program and compiler: medians over fresh processes, after one that reads all files."""
     measured(subject, case)
     runs = [measured(subject, case) for _ in range(repeats)]
     times = [f"{statistics.median(run[part] for run in runs):.3f}" for part in ("imported", "first", "second")]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from tools.bench import markdown
+from tools.bench import fresh, markdown
 from tools.bench.start import ARTIFACT, MODELS
 
 HEADER = ("model", "framejit, s", "its artifact, s", "torch, s", "ratio", "to eager's result")
@@ -35,9 +35,10 @@ def measured(name: str, compiler: str) -> dict[str, float]:
     """The figures of the second process."""
     with tempfile.TemporaryDirectory(prefix="framejit-second-") as folder:
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "FRAMEJIT_CACHE": "1", "FRAMEJIT_CACHE_DIR": f"{folder}/framejit"}
+        environment = {**fresh.environment(), **caches, ARTIFACT: f"{folder}/artifact"}
         command = [sys.executable, "-m", "tools.bench.start", "--one", name, "inference", compiler, "0"]
         for _ in range(2):
-            done = subprocess.run(command, env={**os.environ, **caches, ARTIFACT: f"{folder}/artifact"}, capture_output=True, text=True, timeout=1800)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
             if done.returncode:
                 print(done.stderr[-2000:], file=sys.stderr)
                 return {"first": math.nan, "error": math.nan}

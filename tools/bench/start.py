@@ -33,7 +33,7 @@ import torch
 from torch import nn
 
 import framejit
-from tools.bench import markdown
+from tools.bench import fresh, markdown
 from tools.models import WIDE, Example, decoder, encoder, image_model, scalar_loss, vision
 
 COMPILERS = ("framejit", "whole", "torch", "marked")
@@ -198,7 +198,7 @@ def without_caches() -> Iterator[dict[str, str]]:
     """The environment of a process that finds only what Inductor makes once on each machine: tests of the C++ compiler, and a precompiled header."""
     folder = Path(tempfile.gettempdir()) / f"framejit-start-{os.getpid()}"
     probed = folder.with_suffix(".probed")
-    environment = {**os.environ, **CACHES_OFF, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+    environment = {**fresh.environment(), **CACHES_OFF, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
     if not probed.exists():
         subprocess.run([sys.executable, "-c", PROBE], env=environment, check=True)
         shutil.copytree(folder, probed)
