@@ -46,6 +46,19 @@ def code_again(code: CodeType, used: dict[str, Any], is_method: bool, operators:
     return MethodType(function, Partitions()) if is_method else function
 
 
+def check_metadata(tensor: torch.Tensor | None, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, name: str | None = None) -> None:
+    """Check that an operator which isn't torch's has returned a tensor like that on fakes; Inductor's code asks for it from torch 2.15 on.
+
+    Raises RuntimeError for another dtype, and what torch raises for other sizes or strides. `name`: the operator, for the message.
+    """
+    if tensor is None:
+        return
+    if tensor.dtype != dtype:
+        subject = f"operator {name}" if name else "an operator"
+        raise RuntimeError(f"{subject} has returned a tensor of {tensor.dtype}, and on tensors without data one of {dtype}: its fake kernel may be wrong")
+    torch._C._dynamo.guards.assert_size_stride(tensor, size, stride, name)
+
+
 def given_inputs(results: Sequence[int | None]) -> Call:
     """The function of a graph without operators, whose results are these inputs."""
     return lambda inputs: [None if index is None else inputs[index] for index in results]

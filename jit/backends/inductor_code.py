@@ -16,7 +16,15 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._ops import _OpNamespace
 
-from framejit.backends.inductor_again import OperatorsByName, code_again, given_inputs, library_function, operators_of, run_inference
+from framejit.backends.inductor_again import (
+    OperatorsByName,
+    check_metadata,
+    code_again,
+    given_inputs,
+    library_function,
+    operators_of,
+    run_inference,
+)
 from framejit.backends.libraries import keep_library
 from framejit.backends.training_again import Division, Layout, run_training
 from framejit.backends.translation_units import ORIGINS, Postponed
@@ -111,6 +119,8 @@ class InductorCode:
     def _portable(self, name: str, value: Any, names: set[str]) -> Any:
         if type(value) is BuiltinFunctionType and type(value.__self__) is ModuleType and is_library(value.__self__):
             return LibraryFunction(value, ORIGINS.get(value))
+        if name == "assert_tensor_metadata":
+            return check_metadata
         if type(value) is Postponed:
             return self._portable(name, value.finish(), names)
         if name == "extern_kernels":
