@@ -48,7 +48,7 @@ PARAMETERS, GIVEN, CONVENTION = (
     if "PyObject* const* args" in CppPythonBindingsCodeCache.suffix_template  # torch 2.15
     else ("PyObject* args", "PyTuple_GET_SIZE(args)", "METH_VARARGS")
 )
-"""How Inductor's `parse_arg` takes the arguments of a call: in C, their declaration, their number, and the calling convention."""
+"""The form, in C, in which Inductor's `parse_arg` takes the arguments of a call: their declaration, their number, and the calling convention."""
 ALL_KERNELS = """
 static PyMethodDef methods_of_kernels[] = {{ {methods} }};
 

@@ -89,7 +89,7 @@ class Writer:
     """Rows of the exception table whose targets are in the code written here."""
     position: Position | None = None
     handles: bool = False
-    """Whether the value that POP_EXCEPT takes is at the bottom of the stack."""
+    """True if the value that POP_EXCEPT takes is at the bottom of the stack."""
 
     def emit(self, word: str, argument: int = 0) -> None:
         """Append one word of the vocabulary."""
@@ -455,7 +455,7 @@ def original_offset(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
 
 
 def entered_how(code: CodeType) -> Any:
-    """How a resume function's prologue uses its inner function's result: `Inner.how`."""
+    """Return how a resume function's prologue uses its inner function's result (`Inner.how`); None if there is no inner function."""
     return _origins[id(code)].how
 
 

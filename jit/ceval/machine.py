@@ -13,7 +13,7 @@ class Machine(VM, Protocol):
     """The running trace, for which the loop runs frames."""
 
     has_generators: bool
-    """Whether the traced frame is a resume function's whose state holds suspended generators."""
+    """True if the traced frame is a resume function's whose state holds suspended generators."""
 
     def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
         """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `reraised`: the frame has handled it before."""

@@ -45,8 +45,8 @@ class Temporary:
 
 
 class Recovery(NamedTuple):
-    """What an entry does if its graph raises: it calls `function` with a list of the exception and with these captures, and returns what that returns. If that
-    raises in its turn, `corrected` gives the exception that the program gets."""
+    """The handling of an exception that an entry's graph raises: the entry calls `function` with a list of the exception and with these captures, and returns
+    what that returns. If that raises in its turn, `corrected` gives the exception that the program gets."""
 
     function: Callable[..., Any]
     captures: tuple[int, ...]

@@ -67,7 +67,7 @@ class CodeRecorder:
 
     @property
     def depth(self) -> int:
-        """How many items the fragment leaves on the stack."""
+        """The number of items that the fragment leaves on the stack."""
         return len(self._starts)
 
     def _push(self, step: CodeStep) -> None:

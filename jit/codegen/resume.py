@@ -142,7 +142,7 @@ class SplitFrame:
 
 @dataclass(frozen=True, slots=True)
 class SplitCall:
-    """How a split call continues. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions that it chooses from.
+    """The continuation of a split call. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
     The other attributes have an item for each resume function. `carried`: pairs (path there, path here) for values in its state that had a source here.
     `names`: names for the values in its state. `varying`: the numbers in its state that depend on the data of tensors. `places`: where the program continues,

@@ -34,7 +34,7 @@ from framejit.tracing.tracer import Tracer
 
 @dataclass(frozen=True, slots=True)
 class AfterBreak:
-    """How a split call continues: the step runs the instruction at the break, and chooses one of the resume functions. `broke` is the break, for reports."""
+    """The continuation of a split call: the step runs the instruction at the break and chooses one of the resume functions. `broke`: the break, for reports."""
 
     step: FunctionType
     resumes: tuple[CompiledFunction, ...]

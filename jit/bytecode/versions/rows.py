@@ -51,7 +51,7 @@ Expansion = Callable[[Raw, View], tuple[Part, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one opcode of a Python version becomes canonical operations."""
+    """A row of a Python version's table: the canonical operations that one opcode emits, and the function that makes them."""
 
     emits: tuple[str, ...]
     expand: Expansion
