@@ -124,7 +124,7 @@ def caches(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def size_of(folder: str) -> str:
-    """How many files are in a folder, and how much they take."""
+    """Describe how many files are in a folder, and how much space they take; "not there" if it is no folder."""
     sizes = []
     for directory, _, names in os.walk(folder):
         for name in names:

@@ -33,7 +33,7 @@ def after_break(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UserFrame:
-    """Where one frame of the user's program was. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`."""
+    """The position of one frame of the user's program. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`."""
 
     filename: str
     function: str

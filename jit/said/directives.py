@@ -54,7 +54,7 @@ def popped(directives: Directives) -> Directives:
 
 
 def mark_of(directives: Directives, call: int) -> int | None:
-    """Where the mark of a call is; None if it has none."""
+    """Return the index of a call's mark; None if it has none."""
     return next((i for i in range(len(directives) - 1, -1, -1) if directives[i] == (CALL, call)), None)
 
 

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Treatment(enum.Enum):
-    """How calls of a function are traced."""
+    """The ways in which calls of a function can be traced."""
 
     NODE = enum.auto()
     """A call is one node of the graph, which takes the arguments unchanged, if a node can take them."""
@@ -93,7 +93,7 @@ def substitute_in_graph(original: Callable[..., Any], *, skip_signature_check: b
 
 
 def treatment_of(function: Any) -> Treatment | None:
-    """How calls of a function were declared to be treated; None if nothing was declared."""
+    """Return the treatment that was declared for calls of a function; None if none was declared."""
     found = _found(function)
     return found if isinstance(found, Treatment) else None
 

@@ -25,7 +25,7 @@ description = when_needed("framejit.user.precompiling.description")
 
 T = TypeVar("T")
 ON_MISS = ("error", "eager", "compile")
-"""What may become of a call without an entry: it is an error, runs uncompiled, or is compiled."""
+"""The values of `on_miss`: a call without an entry is an error, runs uncompiled, or is compiled."""
 
 
 class Artifact:

@@ -182,7 +182,7 @@ def leaves(name: str, position: Position, value: Any) -> Iterator[tuple[str, Pos
 
 
 def chosen_by(dynamic: Any, named: Mapping[str, tuple[Position, Any]]) -> dict[str, frozenset[int]]:
-    """What `dynamic` asks to vary: dimensions of tensors by name, none for ints. Raises BadArgument."""
+    """Return what `dynamic` asks to vary, by name: some dimensions of a tensor; for an int, an empty set. Raises BadArgument."""
     everything = {name: varying_dimensions(value) for name, (_, value) in named.items()}
     if dynamic is None or dynamic is True:
         return everything

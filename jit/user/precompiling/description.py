@@ -14,7 +14,7 @@ def numbered(count: int, one: str, several: str) -> str:
 
 
 def described(contents: ArtifactContents) -> str:
-    """What an artifact covers, in words."""
+    """Describe in words what an artifact covers."""
     made = contents.circumstances
     size = sum(len(entry.data) for entry in contents.entries) + sum(map(len, contents.libraries.values()))
     own = [name for name, _, of_library in contents.sources if not of_library]

@@ -78,7 +78,7 @@ def with_memory(target: Any, calls: Sequence[Arguments]) -> tuple[Any, list[Argu
 
 
 def contents_of(target: Any, program: RecordedProgram, settings: Options, covered: Domain | None) -> ArtifactContents:
-    """What has been recorded of a program, as the contents of an artifact."""
+    """Make the contents of an artifact from what was recorded of a program. Raises ArtifactError if nothing can be saved."""
     recorded = program.recorded
     left_out = tuple(dict.fromkeys(recorded.left_out))
     lines = [f"{left.what}: {left.why}" for left in left_out] if covered is None else list(covered.unproved)
@@ -101,7 +101,7 @@ def contents_of(target: Any, program: RecordedProgram, settings: Options, covere
 
 
 def name_of(target: Any) -> str:
-    """What is precompiled, in words."""
+    """Describe in words the function or module that is precompiled."""
     return f"the module {type(target).__qualname__}" if isinstance(target, nn.Module) else getattr(target, "__qualname__", type(target).__qualname__)
 
 

@@ -72,7 +72,7 @@ class RecordingCompiler(Compiler):
 
 
 class RecordedProgram:
-    """What is precompiled. It can be compiled for one call after another. `runs`: whether calls that were split at graph breaks may run: tensors have data."""
+    """The program to precompile. It can be compiled for one call after another. `runs`: tensors have data, so that calls split at graph breaks may run."""
 
     def __init__(self, target: Any, options: Options, runs: bool) -> None:
         self.recorded = RecordedEntries(has_data=runs)
