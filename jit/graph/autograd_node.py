@@ -255,7 +255,7 @@ def is_expanded(fake: torch.Tensor) -> bool:
 
 
 def spent_error(fake: torch.Tensor) -> str | None:
-    """What autograd says of a backward pass from here on if it has let go of what that needs, or if that has been changed in place; else None."""
+    """Return the message of autograd's error if a backward pass from this fake needs something that was freed or changed in place; None otherwise."""
     leaves = gradient_paths([fake]).leaves
     try:
         torch.autograd.grad([fake], leaves, [torch.zeros_like(fake)], retain_graph=True, allow_unused=True)

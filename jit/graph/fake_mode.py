@@ -44,7 +44,7 @@ NAMES_OF_INIT = frozenset({
     "fake_tensor_cache_enabled",
     "fake_tensor_cache_crosscheck_enabled", "_tensor_id_counter",
 })  # fmt: skip
-"""What torch's mode refers to when it is made, besides its fields."""
+"""The names that `FakeTensorMode.__init__` may refer to, besides the mode's fields. If it refers to others, `make_fake_mode` calls it."""
 ARGUMENTS = frozenset({int, float, bool, complex, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format})
 """The types of an operator's arguments that aren't tensors and mean the same on fakes."""
 UNNAMED = InputSource("a tensor")

@@ -52,9 +52,9 @@ class Fakes:
         self.stale = False
         self._caches = True
         self.symbolic = False
-        """Whether there has been a symbolic number: a size of a fake, or an argument of an operator."""
+        """True if there has been a symbolic number: a size of a fake, or an argument of an operator."""
         self.wrappers = False
-        """Whether there has been a tensor that wraps others."""
+        """True if the graph has had a tensor that wraps others."""
         self._trail = trail
         self._objects: dict[int, TensorObject] = {}
         self._versions: dict[fx.Node, int] = {}

@@ -127,7 +127,7 @@ class GlobalModes:
         self._overrides_off: torch._C.DisableTorchFunctionSubclass | None = None
         self.switches = Switches(trail)
         self.grad_looks = 0
-        """How often the program has read or set the grad mode, even to the same value."""
+        """The number of times that the program has read or set the grad mode, even to the same value."""
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial

@@ -178,7 +178,7 @@ class GraphInputs:
         return inputs
 
     def guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node], rested_on: set[fx.Node]) -> None:
-        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that.
+        """Guard which inputs share memory: backends rely on that if an input is changed in place, and so does a program that compares storages.
         `rested_on`: inputs of which the trace knows the data."""
         asked = {key_of(storage.tensor.fake) for storage in self.state.storages}
         used = rested_on | {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()

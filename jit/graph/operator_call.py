@@ -72,7 +72,7 @@ class OperatorCall:
 
 
 class Phase(enum.IntEnum):
-    """When rules run, in this order. The operator runs on fakes between REMEMBER and CHECK."""
+    """The phases in which rules run, in this order. The operator runs on fakes between REMEMBER and CHECK."""
 
     REPLACE = 0
     """Rules replace this operator by another one, or its arguments by equal ones."""

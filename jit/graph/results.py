@@ -62,7 +62,7 @@ class Results:
         return self.constant(item, name)
 
     def constant(self, result: Any, name: str) -> Object:
-        """What an operator has given that is no tensor, be it symbolic numbers or a container of them."""
+        """Return the Object of an operator's result that is no tensor, be it a constant, a symbolic number or a container of these. Some stop the trace."""
         vm, shapes = self._state.vm, self._shapes
         if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
             return vm.from_real(with_items(result, [self.constant(item, name) for item in result]))

@@ -128,7 +128,7 @@ class Shapes:
     # Inputs.
 
     def context_of(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext | None:
-        """How to make the fake of an input that no module holds; None if all its sizes are constants."""
+        """Return the context for making the fake of an input that no module holds; None if all its sizes are constants."""
         known = self._contexts.get(id(tensor))
         if known is None:
             dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
@@ -142,7 +142,7 @@ class Shapes:
         return known[1]
 
     def context_of_wrapper(self, source: Source, wrapper: torch.Tensor) -> SubclassSymbolicContext | None:
-        """How to make the fake of a tensor that wraps others; None if all sizes, its own and theirs, are constants, as they are for wrappers of wrappers."""
+        """Return the context for making the fake of a tensor that wraps others; None if all its and their sizes are constants, as for wrappers of wrappers."""
         parts = {name: getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
         if is_static(source, wrapper) or any(name not in wrapper.__dict__ or kind_of_class(type(part)).wraps for name, part in parts.items()):
             return None
@@ -157,7 +157,7 @@ class Shapes:
         return SubclassSymbolicContext(**fields, inner_contexts=inner)
 
     def context_of_part(self, source: Source, part: torch.Tensor, dimensions: frozenset[int]) -> StatefulSymbolicContext:
-        """How to make the fake of a tensor that is part of a nested one: these dimensions vary, and others may."""
+        """Return the context for making the fake of a part of a nested tensor: these dimensions vary, and others may, unless its sizes are to be constants."""
         if id(part) not in self._contexts and not is_static(source, part):
             own = NONE if self.dynamic.fixed else self.dynamic.dimensions(source, part) | dimensions
             context = symbolic_context(self._name(source), part, own, dict.fromkeys(dimensions, ANY), self.dynamic) if own else None

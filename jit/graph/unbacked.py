@@ -63,7 +63,7 @@ class Unbacked:
     def __init__(self, state: TraceState) -> None:
         self.enabled = state.demands.takes_unbacked
         self.present = False
-        """Whether the trace has ever had an unbacked symbol."""
+        """True if the trace has ever had an unbacked symbol."""
         self._state = state
         state.made_again.append(self.bind_again)
         self._numbers: dict[sympy.Basic, Datum] = {}
