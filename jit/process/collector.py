@@ -11,9 +11,9 @@ _lock = threading.Lock()
 _holders = 0
 """The number of blocks, on all threads, that want the collector to be off."""
 _program_has_it_on = False
-"""Whether the collector was on before the first of these blocks began."""
+"""True if the collector was on before the first of these blocks began."""
 _program_freezes = False
-"""Whether the program has been seen to freeze objects, which exempts them from garbage collection."""
+"""True if the program has been seen to freeze objects, which exempts them from garbage collection."""
 
 
 @contextlib.contextmanager

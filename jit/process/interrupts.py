@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 IN_C: Any = importlib.import_module("_signal")
-"""What the module signal is made of. Its own functions look for an enum member for each handler, which takes longer than all else here."""
+"""The module in C on which the module signal is built. signal's functions look for an enum member for each handler, which takes longer than all else here."""
 NUMBERS = tuple(map(int, signal.valid_signals()))
 
 

@@ -40,7 +40,7 @@ OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 ITS_TESTS = STANDARD_LIBRARY + "test" + os.sep
 """CPython's own tests are programs: `make conformance` calls them from compiled functions."""
 FROZEN = "<frozen "
-"""How the file names of those modules of the standard library begin that are part of the interpreter."""
+"""The beginning of the file names of those modules of the standard library that are part of the interpreter."""
 WRAPPERS = tuple(STANDARD_LIBRARY + name for name in ("contextlib.py", "functools.py"))
 """Modules of the standard library whose functions do little but call the program back."""
 TENSOR_CODE = tuple(
@@ -61,7 +61,7 @@ TRANSFORMS = tuple(TORCH + "_functorch/" + name for name in ("apis.py", "eager_t
 MASKED_TENSORS = TORCH + "masked/maskedtensor/"
 """The code of tensors that no graph has: it would stop traces at each of its calls."""
 OPTIMIZERS = TORCH + "optim/"
-"""Where a step of an optimizer stops a trace, the whole of it runs natively."""
+"""The code of optimizers: a step that stops a trace runs natively as a whole."""
 
 CALLS_BACK = tuple(
     TORCH + path
@@ -80,7 +80,7 @@ STAND_INS = OURS + "plain/"
 OUR_WRAPPERS = (REGIONS, OURS + "said/directives.py", STAND_INS)
 """Files of framejit's that call functions of the program as plain code would."""
 GENERATED_BY_COMPILERS = ("<eval_with_key>", "<framejit")
-"""How the file names of graphs' code begin, and of code that framejit writes."""
+"""The beginnings of the file names of graphs' code, and of code that framejit writes."""
 MODULE_CALLS = TORCH + "nn/modules/module.py"
 """The file whose functions run the calls of every module."""
 AROUND_CALLS = (MODULE_CALLS, *(TORCH + path for path in ("nn/modules/container.py", "utils/_contextlib.py", "amp/autocast_mode.py")))

@@ -17,7 +17,7 @@ from torch.fx import traceback as fx_traceback
 
 AUTOGRAD = torch._C._autograd
 PASS, IN_BACKWARD = "partitioner_tag", "is_backward"
-"""Where the metadata of AOTAutograd's nodes says of which pass they are, and what it says of those of the backward pass."""
+"""The key of the metadata of AOTAutograd's nodes that says of which pass they are, and the value that nodes of the backward pass have there."""
 
 
 class SavedTensorHooks(torch.nn.Module):
@@ -45,7 +45,7 @@ class InForce:
 
 @contextlib.contextmanager
 def backward_only() -> Iterator[None]:
-    """Where AOTAutograd traces a backward pass, what is computed inside the `with` block isn't computed before and saved for that pass."""
+    """Leave to the backward pass, where AOTAutograd traces one, what the `with` block computes: it isn't computed before and saved for that pass."""
     meta = fx_traceback.get_current_meta()
     if not fx_traceback.has_preserved_node_meta() or meta.get(PASS) != IN_BACKWARD:
         yield
@@ -108,7 +108,7 @@ class TracedHooks:
         return tensor
 
     def unpack(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What the backward pass gets looks as the hooks make it."""
+        """Return what the backward pass gets for a saved fake: the result of the hooks. A tensor that is no fake is returned as it is."""
         return self.hooks.unpack(self.hooks.pack(tensor)) if isinstance(tensor, FakeTensor) else tensor
 
     @contextlib.contextmanager

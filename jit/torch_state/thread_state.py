@@ -86,7 +86,7 @@ def _counting(setter: Callable[..., Any]) -> Callable[..., Any]:
 
 ORIGINALS = {name: getattr(torch._C, name) for name in SETTERS if hasattr(torch._C, name)}
 COUNTING = {name: _counting(setter) for name, setter in ORIGINALS.items()}
-"""What stands in the place of these functions while calls of them are counted."""
+"""The functions that replace those of ORIGINALS while calls of them are counted."""
 
 
 @contextlib.contextmanager

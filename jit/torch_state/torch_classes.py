@@ -1,4 +1,4 @@
-"""Which classes of tensors override torch's functions and operators, and how a tensor becomes one of another class."""
+"""Functions about classes of tensors: which of them override torch's functions and operators, and how a tensor becomes one of another class."""
 
 from __future__ import annotations
 

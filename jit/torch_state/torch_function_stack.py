@@ -28,7 +28,7 @@ _aside = Aside()
 
 
 def default_devices() -> int:
-    """How many modes at the bottom of this thread's stack set the default device."""
+    """Return the number of modes at the bottom of this thread's stack that set the default device."""
     return next((level for level in range(LENGTH()) if type(AT(level)) is not DeviceContext), LENGTH())
 
 

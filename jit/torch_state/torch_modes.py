@@ -24,7 +24,7 @@ NATIVE = torch._C
 Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, str]
 """A builtin function, its arguments, what it should return, and how the leaf compares that."""
 EQUAL, DEVICE_CONTEXT = "equal", "device_context"
-"""How a probe compares, as the leaf names it; a DeviceContext is compared by the device that it holds."""
+"""The ways in which a probe compares, as the leaf names them; a DeviceContext is compared by the device that it holds."""
 
 
 def all_of(value: Any) -> Any:
@@ -81,7 +81,7 @@ def put_autocast(value: AutocastOfDevices) -> None:
 
 
 def autocast_depth() -> int:
-    """How many scopes of autocast are open."""
+    """Return the number of scopes of autocast that are open."""
     depth = torch.autocast_increment_nesting()
     torch.autocast_decrement_nesting()
     return depth - 1
@@ -116,7 +116,7 @@ def autocast_in_force(value: AutocastOfDevices) -> tuple[Any, ...]:
 
 
 def autocast_probes(counted: tuple[Any, ...]) -> list[Probe]:
-    """Which device types autocast shows in the excluded keys too."""
+    """Return the probes of the cache and of the device types that autocast. Others need none: the excluded dispatch keys, too, show which device types do."""
     probes: list[Probe] = []
     for device, value in counted:
         if device == "cache":
@@ -155,7 +155,7 @@ def function_modes() -> tuple[FunctionMode, ...]:
 
 
 def function_mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
-    """How many modes there are, and that those at the bottom set the same default devices."""
+    """Return probes that check how many modes there are, and that those at the bottom set the same default devices."""
     probes: list[Probe] = [(NATIVE._len_torch_function_stack, (), len(modes), EQUAL)]
     for i, mode in enumerate(modes):
         if mode.device is not None:
@@ -213,7 +213,7 @@ def anomaly_probes(enabled: bool) -> list[Probe]:
 # Differentiation in forward mode.
 
 LEVEL = vars(forward_ad).get, ("_current_level",)
-"""What tells of the innermost `dual_level` of the process that is open: a number, -1 where there is none."""
+"""A function and its arguments: it returns the number of the innermost `dual_level` of the process that is open, -1 where there is none."""
 
 
 def forward_level() -> Any:
@@ -224,7 +224,7 @@ def forward_level() -> Any:
 # The table.
 
 KEYS = "dispatch keys"
-"""How the names end of those modes that are sets of bits, which say nothing as numbers."""
+"""The end of the names of those modes that are sets of bits, which say nothing as numbers."""
 
 GRAD = Mode(
     "grad mode", torch.is_grad_enabled,
@@ -275,5 +275,5 @@ MODE_CHANGES = frozenset(switch for mode in SWITCHED for switch in mode.switches
 
 
 def read_state() -> tuple[Any, ...]:
-    """What counts of each mode on this thread now, in the order of `MODES`. Read it before entering modes of one's own."""
+    """Return the part of each mode's value on this thread that graphs depend on, in the order of `MODES`. Call this before entering modes of one's own."""
     return tuple([mode.counts(mode.read()) for mode in MODES])
