@@ -54,7 +54,7 @@ def is_unbacked(size: Any) -> bool:
 
 
 def float_errors() -> tuple[str, ...]:
-    """How the program has configured NumPy to handle floating-point errors."""
+    """Return how the program has configured NumPy to handle floating-point errors."""
     return tuple(map(str, numpy.geterr().values()))
 
 

@@ -22,7 +22,7 @@ class How(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """How the result of a call is delivered. It is passed along with the call: an operation whose result is that of one call passes it on to that call.
+    """The way in which a call's result is delivered. It is passed along with the call: an operation whose result is that of one call passes it on to that call.
 
     `below`: the Objects that lie on the stack below the result meanwhile, None for a NULL. For LOOKED_UP, the owner, the instruction's topmost operand,
     is added when a call is split.

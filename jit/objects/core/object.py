@@ -42,12 +42,12 @@ class Object:
 
     __slots__ = ("cls", "source", "value", "attrs")
     replays_first: ClassVar[bool] = False
-    """Whether changes of such an Object are replayed before those of others: an iterator's steps were taken before its sequence was changed."""
+    """True if changes of such an Object are replayed before those of others: an iterator's steps were taken before its sequence was changed."""
     guarded_by_name: ClassVar[bool] = False
-    """Whether observing it guards its name and its owner, not its identity: a bound method in C is a new one on each access."""
+    """True if observing such an Object guards its name and its owner, not its identity: a bound method in C is a new one on each access."""
 
     depends_on_data: ClassVar[bool] = False
-    """Whether its truth may depend on the data of tensors."""
+    """True if the value's truth may depend on the data of tensors."""
 
     is_true: ClassVar[bool] = False
     """True if all values of the type are true."""
@@ -62,7 +62,7 @@ class Object:
     """True if `value` only stands, while tracing, for an object that the trace makes."""
 
     is_address: ClassVar[bool] = False
-    """Whether it is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""
+    """True if the value is the address of a tensor's data, which is its own hash key although numbers may be equal to it."""
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls

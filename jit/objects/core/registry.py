@@ -41,7 +41,7 @@ class SecondMeaning(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """How values of a type are wrapped. `by_identity`: observing one guards its identity (classes, C functions, dtypes).
+    """The way in which values of a type are wrapped. `by_identity`: observing one guards its identity (classes, C functions, dtypes).
 
     `shared`: values of the type are mutable or compared by identity, so the same object found by two paths is one Object.
     """

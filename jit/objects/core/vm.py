@@ -292,10 +292,10 @@ class Record(Protocol[Obj]):
         """The answers that the program gets when it asks whether it is compiled."""
 
     checking: bool
-    """Whether models are compared with the real functions when they are called with constants."""
+    """True if models are compared with the real functions when they are called with constants."""
 
     resumed: bool
-    """Whether the traced frame is a resume function's: it holds what its state brought, possibly as its only holder."""
+    """True if the traced frame is a resume function's: it holds what its state brought, possibly as its only holder."""
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         """Guard a fact about the value that a path leads to: `guard_class(source, <user's line>, *payload)`."""

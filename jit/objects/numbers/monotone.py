@@ -31,7 +31,7 @@ class Arithmetic(Protocol):
 
 
 class Course(IntEnum):
-    """How the result of a computation changes as its one leaf grows. It may stay the same for a while."""
+    """The direction in which the result of a computation changes as its one leaf grows. It may stay the same for a while."""
 
     FALLS = -1
     STAYS = 0
@@ -125,7 +125,7 @@ def leaves_of(number: Arithmetic) -> list[Any]:
 
 
 def course_with(number: Arithmetic) -> Course | None:
-    """How a number changes with the one number that it is computed from."""
+    """Return how a number changes as the one number that it is computed from grows; None if that isn't known."""
     if not number.pending:
         return Course.STAYS
     return course_of(number.operation, [(course_with(operand), operand.value) for operand in number.operands]) if number.operands else Course.RISES

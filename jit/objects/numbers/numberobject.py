@@ -27,7 +27,7 @@ from framejit.objects.numbers.ranges import bounds_within, range_around
 from framejit.objects.types.constobject import ConstObject
 
 MAX_DEPTH = 16
-"""How deeply deferred computations may be nested. For a deeper one, a simplified form is made, or its value is asked for."""
+"""The depth to which deferred computations may be nested. For a deeper one, a simplified form is made, or the trace is specialised to its value."""
 
 
 def sum_of(*numbers: float) -> float:
@@ -67,7 +67,7 @@ LARGEST_FLOAT = sys.float_info.max
 LARGEST_SYMBOL = 2**63
 """The bound on symbolic numbers: no int from outside and no size beyond it is symbolic."""
 ROUNDED: dict[str, Callable[[float], int]] = {"<": math.ceil, ">=": math.ceil, ">": math.floor, "<=": math.floor}
-"""How a float that an int is compared with is rounded: `n < 2.5` is `n < 3`."""
+"""For each relation, the function that rounds a float with which an int is compared: `n < 2.5` is `n < 3`."""
 
 
 class NumberObject(ConstObject):

@@ -36,17 +36,17 @@ class TensorKind:
 
     name = ""
     is_in_graphs = True
-    """Whether the trace tells tensors of this kind apart in the graph too. If not, only tensors from outside are of this kind."""
+    """True if the trace distinguishes tensors of this kind in the graph too. Otherwise, only tensors from outside are of this kind."""
     stays_itself = False
-    """Whether a graph has such tensors with their class, and not as plain tensors."""
+    """True if a graph has such tensors with their class, and not as plain tensors."""
     wraps = False
-    """Whether such a tensor is a wrapper of others, whose `__torch_function__` the graph's operators must not ask."""
+    """True if such a tensor is a wrapper of others, whose `__torch_function__` the graph's operators must not ask."""
     brings_its_own = False
-    """Whether the class's `__torch_function__` is torch's own, and belongs to each operator of a graph."""
+    """True if the class's `__torch_function__` is torch's own, and belongs to each operator of a graph."""
     is_disguised = False
-    """Whether a graph has such tensors as plain ones, although their class has a `__torch_function__`, which the trace calls."""
+    """True if a graph has such tensors as plain ones, although their class has a `__torch_function__`, which the trace calls."""
     has_memory = True
-    """Whether the data of such a tensor is in its own storage, or also there."""
+    """True if the data of such a tensor is in its own storage, or also there."""
 
     # Which tensors are of this kind.
 
@@ -109,7 +109,7 @@ KINDS: dict[int, TensorKind] = {}
 FIXED = (*PLAIN_TENSORS, FakeTensor)
 """Classes that don't change, so that the kinds of their tensors are found once."""
 OF_FIXED: dict[tuple[int, bool], tuple[list[TensorKind], TensorKind]] = {}
-"""What `_candidates` gives, by the id of one of these classes and whether the tensors are in the graph."""
+"""The results of `_candidates` for the classes in FIXED, by the id of the class and whether the tensors are in the graph."""
 K = TypeVar("K", bound=type[TensorKind])
 
 

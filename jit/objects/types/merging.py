@@ -1,4 +1,4 @@
-"""How a dict takes the items of another mapping: C code copies some mappings as they are stored, and calls the own methods of others.
+"""The ways in which a dict takes the items of another mapping: C code copies some mappings as they are stored, and calls the own methods of others.
 
 dict's C code (Objects/dictobject.c: dict_merge) copies a dict, or an instance of a subclass, as it is stored if its class has dict's own `__iter__`.
 OrderedDict has another one, so `keys()` and the items of it and its subclasses are asked for, as for any other mapping. The methods of OrderedDict
