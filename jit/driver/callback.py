@@ -79,7 +79,7 @@ class Compiler:
         self.upcall_use = upcall_use
         self.resumed_after = resumed_after
         self.surveyed: tuple[int, int | None] | None = None
-        """What retained.py has found out: as of which number of compilations, and with what the entries go."""
+        """The number of compilations at the last survey, and its result: a candidate's number (retained.py) or 0 (compiled_module.py); None to keep nothing."""
         self._kept: Any = None
         self._cls: weakref.ref[type] | None = None
         """For a resume function: see `class_made_for`."""

@@ -29,7 +29,7 @@ def settings_of(compiled: CompiledFunction) -> config.Config | None:
 
 
 LOOKS = 8
-"""How often a disagreement is looked at again: what another thread changes back and forth between two looks is none."""
+"""The number of further comparisons in which a disagreement must persist to be an error: another thread may change something back and forth."""
 
 
 def check_guards(compiled: CompiledFunction, args: tuple[Any, ...], function: FunctionType) -> None:
@@ -45,7 +45,7 @@ def check_guards(compiled: CompiledFunction, args: tuple[Any, ...], function: Fu
 
 
 def compare_verdicts(entry: Entry, call: Call) -> str | None:
-    """How an entry's native tree and the Python reference of its guards disagree on a call; None where they don't.
+    """Describe how an entry's native tree and the Python reference of its guards disagree on a call; return None if they don't.
 
     The native tree is asked before and after: where it changes its mind, another thread is at work.
     """

@@ -14,7 +14,7 @@ from framejit.driver.upcalls import Upcalls
 from framejit.process.when_needed import load
 
 Fate = Literal["stays", "is preferred", "goes"]
-"""What happens to an entry when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""
+"""The fates that an entry may have when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ FEW = 2
 """In a family that has learnt of one changing value, so many entries are enough to learn of another."""
 LESSONS = 4
 FAMILY_LESSONS = 16
-"""How often a resume function, and all functions of a family together, may learn that values change. After that, calls over the limit run uncompiled."""
+"""The numbers of times that a resume function, and all of a family together, may learn that values change. After that, calls over the limit run uncompiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to compile a call. If `limit` is empty, the call is compiled; otherwise `limit` names the limit that forbids it, and `over` has the entries that
-    the limit counts.
+    """The decision whether to compile a call. If `limit` is empty, the call is compiled; otherwise `limit` names the limit that forbids it, and `over` has the
+    entries that the limit counts.
 
     `cause`: why an entry is made although there are others; None for a first entry.
     """

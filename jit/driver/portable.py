@@ -1,6 +1,6 @@
-"""What an artifact needs of the process that loads it: versions, the processor's instructions, torch's settings, the sources of what was traced.
+"""The needs of an artifact in the process that loads it: versions, the processor's instructions, torch's settings, the sources of what was traced.
 
-It is less than what the cache on disk asks for (`kept.circumstances`), since an artifact is moved to other machines on purpose.
+They are fewer than what the cache on disk asks for (`kept.circumstances`), since an artifact is moved to other machines on purpose.
 """
 
 from __future__ import annotations

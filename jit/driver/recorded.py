@@ -124,12 +124,12 @@ def calls_of(guards: Iterable[Guard], call: Call) -> tuple[str, ...]:
 
 
 def others_of(guards: Iterable[Guard], call: Call) -> dict[str, int]:
-    """How many guards there are that aren't on arguments, by what they are about."""
+    """Count the guards that aren't on arguments, by what they are about."""
     return dict(Counter(subject_of(guard) for guard in guards if not is_of_arguments(guard.source, call)))
 
 
 def subject_of(guard: Guard) -> str:
-    """What a guard is about, in words, if it isn't about arguments."""
+    """Describe in words what a guard is about, if it isn't about arguments."""
     source: Source | None = guard.source
     if isinstance(guard, GlobalState):
         return "torch's modes and settings"

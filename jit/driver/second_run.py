@@ -286,7 +286,7 @@ def close(mine: Any, theirs: Any) -> bool:
 
 
 def tensor_difference(mine: torch.Tensor, theirs: torch.Tensor, where: str) -> str | None:
-    """How two tensors differ in metadata or, beyond rounding, in values."""
+    """Describe how two tensors differ in metadata or, beyond rounding, in values; return None if they don't. Raises CannotCompare."""
     for name in ("dtype", "device", "layout", "requires_grad"):
         if getattr(mine, name) != getattr(theirs, name):
             return f"{where}: {name} {getattr(mine, name)} and {getattr(theirs, name)}"

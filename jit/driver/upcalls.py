@@ -59,8 +59,8 @@ class Upcalls:
         return found
 
     def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
-        """How a function runs: as a CompiledFunction, which serves all functions of its code; NEVER or OPAQUE (see `kind_of`); or None if it runs
-        uncompiled this time."""
+        """Return how a function runs: as a CompiledFunction, which serves all functions of its code; NEVER or OPAQUE (see `kind_of`); or None if it
+        runs uncompiled this time."""
         kind = kind_of(function)
         if kind is not None:
             return kind
