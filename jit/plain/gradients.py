@@ -1,4 +1,4 @@
-"""How `backward()` stores gradients once they are computed."""
+"""The part of `backward()` that stores gradients once they are computed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MISSING: Any = object()
 LARGEST = sys.maxsize
 Batched: Any = vars(itertools).get("batched")
 HAS_FIRST_PASS = "cycle.firstpass" in ITERATOR_FIELDS[itertools.cycle]
-"""Whether the field says that no items are to be saved. It is only ever set by `__setstate__`, which 3.14 has no more."""
+"""True if a cycle has the field `firstpass`, which says that no items are to be saved. Only `__setstate__` ever sets it, which 3.14 has no more."""
 CYCLE_START = {"index": iterator_field(itertools.cycle(()), "cycle.index"), **({"firstpass": 0} if HAS_FIRST_PASS else {})}
 """The fields of a cycle that goes through its iterable for the first time."""
 
@@ -585,7 +585,7 @@ class Copied:
 
 TEE: type = type(itertools.tee(())[0])
 COPIES_ANY = itertools.tee(Copied())[1] is None
-"""Whether tee() copies any iterator that has a `__copy__`: from Python 3.14 on, it copies only its own."""
+"""True if tee() copies any iterator that has a `__copy__`: from Python 3.14 on, it copies only its own."""
 
 
 def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:

@@ -159,7 +159,7 @@ class Application:
         return TupleObject(items) if isinstance(self.result, TupleObject) else items[0]
 
     def copied(self) -> tuple[bool, ...]:
-        """Which results share memory with none of the Function's arguments, other results and saved tensors: copying these changes nothing."""
+        """Return for each result whether it shares memory with no argument, other result or saved tensor of the Function: copying it changes nothing then."""
         memory = [storages([obj.fake]) for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
         return tuple([memory.count(storages([obj.fake])) == 1 + (obj in self.saved) for obj in self.tensors])
 

@@ -56,7 +56,7 @@ META = "framejit_checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How an inner graph is checkpointed: the `options` of torch's checkpoint, whether the graph switches torch's modes, and which of its
+    """The way in which an inner graph is checkpointed: the `options` of torch's checkpoint, whether the graph switches torch's modes, and which of its
     operands are arguments of the program's call: these must not be changed in place until the backward pass, others may be.
     """
 

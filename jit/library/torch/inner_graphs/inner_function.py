@@ -89,7 +89,7 @@ class Functions:
             self.break_graph("under a function mode, which is asked what the operator gives")
         vm.graph.reject_transformed(operator)
         self.copied = False
-        """Whether a function returns copies of tensors that it would otherwise return themselves, or views of them."""
+        """True if a function's graph returns a copy of a tensor that shares memory with another result or an input of the graph, or that isn't of the graph."""
 
     def break_graph(self, why: str) -> NoReturn:
         """Stop the trace at the program's call."""

@@ -114,7 +114,7 @@ def guard_value(vm: VM, value: Object, wrapper: Object, depth: int = 0) -> None:
 
 
 MOST_NESTED = 4
-"""How deep objects that a wrapper of tensors holds are looked into."""
+"""The greatest depth at which the attributes of objects that a wrapper of tensors holds are guarded. A deeper object stops the trace."""
 
 
 class UnfinishedWrapper(UserObject):

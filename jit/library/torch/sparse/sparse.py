@@ -51,7 +51,7 @@ def sparse_values(graph: fx.Graph) -> Iterator[fx.Node]:
 
 @dataclass(frozen=True, slots=True)
 class SparseContext(PartsContext):
-    """How to make the fake of a sparse tensor from outside. `parts`: the tensors that hold its data, by their sources."""
+    """The context for making the fake of a sparse tensor from outside. `parts`: the tensors that hold its data, by their sources."""
 
     parts: dict[Source, torch.Tensor]
 
@@ -65,7 +65,7 @@ class SparseContext(PartsContext):
 
 
 def context_of_sparse(source: Source, tensor: torch.Tensor) -> SparseContext:
-    """How to make the fake of a sparse tensor with this source."""
+    """Return the context for making the fake of a sparse tensor with this source."""
     return SparseContext({source.child(SparsePart, method): part for method, part in zip(PARTS[tensor.layout], parts_of_sparse(tensor))})
 
 
