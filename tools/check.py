@@ -22,7 +22,7 @@ NOISE = 1.05
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one check found; times are in seconds, and those that weren't reached are None."""
+    """The outcome of one check; times are in seconds, and those that weren't reached are None."""
 
     model: str
     phase: str

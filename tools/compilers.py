@@ -35,7 +35,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a compiler did since the last reset; `guards` is None if the compiler doesn't report it, and `uncompiled` has the frames that run uncompiled."""
+    """A compiler's statistics since the last reset; `guards` is None if the compiler doesn't report it, and `uncompiled` has the frames that run uncompiled."""
 
     graphs: int = 0
     graph_breaks: int = 0
@@ -75,7 +75,7 @@ class Compiler:
         gc.collect()
 
     def statistics(self) -> Statistics:
-        """What happened since the last reset."""
+        """Return the statistics since the last reset."""
         return Statistics(graphs=1)
 
 

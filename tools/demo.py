@@ -31,7 +31,7 @@ PHASES = {
     "mlp": ("inference", "training", "loop"),
     "ragged": ("batches", "epoch"),
 }
-"""What is done with a model if that isn't inference alone."""
+"""The phases in which a model is run, by its name, if these aren't inference alone."""
 COLUMNS = (
     ("model", 10, "left"),
     ("phase", 10, "left"),

@@ -10,7 +10,7 @@ __all__ = ["timm", "transformers"]
 
 
 def _torchvision_cannot_load_its_operators() -> bool:
-    """Whether the installed torchvision is a CUDA build beside a CPU-only torch."""
+    """Return whether the installed torchvision is a CUDA build beside a CPU-only torch."""
     try:
         version = importlib.metadata.version("torchvision")
     except importlib.metadata.PackageNotFoundError:

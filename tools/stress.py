@@ -112,7 +112,7 @@ def models() -> Step:
 
 
 def fakes() -> Step:
-    """What a trace does with torch's fake tensors, and nothing else."""
+    """Make a step that does with torch's fake tensors what a trace does, and nothing else."""
     x = torch.ones(2, 3)
 
     def step(i: int) -> None:

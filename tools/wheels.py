@@ -39,7 +39,7 @@ print(f"framejit {framejit.__version__} runs on Python {sys.version.split()[0]} 
 
 
 def ask(python: str | Path, program: str) -> str:
-    """What a program prints in an interpreter; empty if it fails."""
+    """Return what a program prints in an interpreter; empty if it fails."""
     done = subprocess.run([python, "-P", "-c", program], capture_output=True, text=True, env=clean(), cwd=tempfile.gettempdir())
     return done.stdout.strip() if done.returncode == 0 else ""
 

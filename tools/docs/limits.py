@@ -30,7 +30,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The pages of docs/guide, in the order of docs/limits.md, each with the packages of jit/library whose limits follow its own."""
 ELSEWHERE = "The limits of ["
-"""How the last paragraph of a guide page's limits begins, if there is one: it has links to the limits of packages."""
+"""The beginning of the paragraph with links to the limits of packages, which is the last of a guide page's limits if the page has one."""
 INTRODUCTION = """# Limits
 
 This page lists what framejit doesn't put into a graph, and where compiled code is known to differ from eager. Each limit is tested or was measured. Any
@@ -48,7 +48,7 @@ Three things can happen to code that can't be traced. None of them changes a res
 
 
 def section(page: str) -> str:
-    """What a page has under "## Limits", which is its last section. Raises ValueError for a page without one."""
+    """Return what a page has under "## Limits", which is its last section. Raises ValueError for a page without one."""
     before, heading, text = page.partition("\n## Limits\n")
     if not heading or re.search(r"^## ", text, re.MULTILINE):
         raise ValueError("a page of the guide or of a subject ends with a section '## Limits'")
@@ -56,7 +56,8 @@ def section(page: str) -> str:
 
 
 def leads_to(docs: Path, by_page: Mapping[Path, Subject]) -> Callable[[Path, str], str]:
-    """How links lead from docs/limits.md to other pages: to a subject's page by the heading of its limits. Raises ValueError for one that isn't in docs."""
+    """Return a function that gives the target of a link from docs/limits.md to a page: for a subject's page, the heading of its limits. It raises
+    ValueError for another page that isn't in docs."""
 
     def target(page: Path, heading: str) -> str:
         if page == docs / "limits.md":

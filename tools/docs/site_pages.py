@@ -12,7 +12,7 @@ from mkdocs.structure.pages import Page
 from tools.docs.subjects import DOCS, relinked, subjects
 
 PLACES = {subject.page: subject.on_site for subject in subjects()}
-"""Where the site has each page of a subject."""
+"""The path on the site of each subject's page."""
 PAGES = {place: page for page, place in PLACES.items()}
 
 

@@ -28,7 +28,7 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """What the page has."""
+        """The text of the page."""
         return self.page.read_text()
 
     @property
@@ -38,7 +38,7 @@ class Subject:
 
     @property
     def on_site(self) -> Path:
-        """Where the documentation's site has the page: it has it among the pages of docs/, as if it were a file there."""
+        """The path of the page on the documentation's site, which has it among the pages of docs/, as if it were a file there."""
         return DOCS / "subjects" / f"{self.name}.md"
 
     def table(self) -> str:
