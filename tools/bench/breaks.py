@@ -61,7 +61,7 @@ class Counting:
 
 
 def is_operation(node: torch.fx.Node) -> bool:
-    """Whether a node computes a tensor: arithmetic on symbolic sizes doesn't, nor do switches of modes."""
+    """Return whether a node computes a tensor: arithmetic on symbolic sizes doesn't, nor do switches of modes."""
     made = node.meta.get("example_value", node.meta.get("val"))
     return node.op in ("call_function", "call_method") and isinstance(made, torch.Tensor)
 
@@ -107,7 +107,7 @@ def constructs(subject: str) -> dict[str, tuple[int, int] | str]:
 
 
 class Messages(logging.Handler):
-    """What a compiler logs about limits."""
+    """A handler that counts the warnings of a compiler about limits."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""What the benchmarks run: small functions, deep transformers, a deep convolutional network, a function of containers."""
+"""The programs that the benchmarks run: small functions, deep transformers, a deep convolutional network, a function of containers."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Case:
 
     @property
     def entries(self) -> int:
-        """How often a compiler compiles the callable."""
+        """The number of times that a compiler compiles the callable."""
         return len(self.variants) or 1
 
     def calls(self, compiled: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-        """What is measured: a call, or one call with each of the variants."""
+        """Return the function that is measured: it makes one call, or one call with each of the variants."""
         if not self.variants:
             return partial(compiled, *args, **kwargs)
         return partial(_in_turn, [partial(compiled, *args, variant, **kwargs) for variant in self.variants])

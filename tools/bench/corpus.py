@@ -108,7 +108,7 @@ def summary(record: Record) -> str:
 
 
 def _detail(result: Record) -> str:
-    """What is to be said about a result that isn't whole."""
+    """Describe a result that isn't whole; empty for a whole one."""
     for name in ("excluded", "wrong", "error"):
         if text := result.get(name, ""):
             return str(text)
@@ -163,7 +163,7 @@ def page(records: list[Record], entries: Sequence[Entry]) -> str:
 
 
 def _parts(records: list[Record], entries: Sequence[Entry]) -> list[str]:
-    """Which part of the corpus has run, and when."""
+    """Describe which part of the corpus has run, and when."""
     own = [record for record in records if record["compiler"] == "framejit"]
     tried = Counter(record["entry"].partition(":")[0] for record in own)
     counts = Counter(entry.library for entry in entries)
@@ -214,7 +214,7 @@ def _beside(records: list[Record]) -> list[str]:
 
 
 def _reasons(records: list[Record]) -> list[str]:
-    """Where framejit's graphs break, the commonest first, with the models."""
+    """List the places where framejit's graphs break, the commonest first, with the models."""
     places: dict[str, list[str]] = {}
     for measure in corpus_runs.MEASURES:
         for record, result in counted(records, "framejit", measure):
@@ -245,7 +245,7 @@ def _asking(records: list[Record]) -> list[str]:
 
 
 def _excluded(records: list[Record]) -> list[str]:
-    """What isn't counted, with the reason."""
+    """List what isn't counted, with the reason."""
     lines = [f"- {record['entry']}: {record['excluded']}" for record in records if record["excluded"] and record["compiler"] == "framejit"]
     lines += [
         f"- {record['entry']}, {measure}: {result['excluded']}"

@@ -32,7 +32,7 @@ IMAGES = re.compile(r"^(image_size|img_size|input_image_size|sample_size)$")
 
 @dataclass(frozen=True)
 class Scale:
-    """How a configuration is made smaller: the layers that remain, and by what widths are divided. None leaves the number of layers as it is."""
+    """The scale of a smaller configuration: the number of layers that remain, None for all, and the number by which widths are divided."""
 
     layers: int | None
     divisor: int

@@ -41,7 +41,7 @@ class NoInput(Exception):
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a configuration says about inputs; `get` looks a size up in it, and then in the configurations nested in it."""
+    """The sizes of inputs, as a configuration gives them; `get` looks a size up in it, and then in the configurations nested in it."""
 
     config: Any
 
@@ -215,7 +215,7 @@ RULES: dict[str, Rule] = {
     "visual_embeds": lambda sizes, model: torch.randn(BATCH, 8, sizes.number("visual_embedding_dim", default=64)),
 }
 BESIDE_IMAGES = ("image_grid_thw", "image_grid_hws")
-"""What belongs to an image in rows of patches."""
+"""The names of arguments that belong to an image in rows of patches."""
 LANGUAGE = re.compile(r"For(CausalLM|MaskedLM|ConditionalGeneration|SpeechToText|TextToText|BlockDiffusion)$|LMHead(Model)?$|MTModel$")
 
 
@@ -267,7 +267,7 @@ def attempts(model: nn.Module) -> Iterator[Inputs]:
 
 
 def _beside(takes: dict[str, Any], mains: list[str], needed: list[str]) -> Iterator[list[str]]:
-    """What may be given beside what is needed, by name: pictures with text, masks, the decoder's tokens."""
+    """Yield the names of what may be given beside what is needed, such as pictures with text, masks, or the decoder's tokens."""
     text = "input_ids" in [*mains, *needed]
     mask = ["attention_mask"] if text and "attention_mask" in takes else []
     decoder = ["decoder_input_ids"] if "decoder_input_ids" in takes else []

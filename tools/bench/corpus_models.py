@@ -34,7 +34,7 @@ HEADS = (
 )
 """Ends of the names of transformers' classes, the preferred first: they compute a loss, or run all parts of a model."""
 SMALL_NAMES = ("test_", "pico", "femto", "atto", "nano", "tiny", "mini", "xxs", "small", "_050", "_s", "_b0", "_18")
-"""What the names of timm's small models have in them, the smallest first."""
+"""Parts of the names of timm's small models, the smallest first."""
 
 
 @dataclass(frozen=True, order=True)

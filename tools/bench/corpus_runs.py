@@ -41,7 +41,7 @@ IMAGES = (64, 128, 224)
 
 @dataclass
 class Result:
-    """What became of one measure of an entry with one compiler.
+    """The result of one measure of an entry with one compiler.
 
     Args:
         excluded: why the measure isn't counted: it doesn't run in eager, or eager's own results vary.
@@ -329,14 +329,14 @@ def _compared(example: Example, measured: Callable[..., Any], compiler: Compiler
 
 
 def _called(call: Callable[..., Any], target: Any, model: nn.Module, example: Example, seed: int = 1) -> tuple[Any, Any]:
-    """What one call gives, on copies of the inputs, and the state of the random generators after it."""
+    """Call a target on copies of the inputs. Returns its result, and the state of the random generators after the call."""
     seed_everything(seed)
     result = call(target, Example(model, copy.deepcopy(example.args), copy.deepcopy(example.kwargs)))
     return result, (torch.get_rng_state(), random.getstate(), numpy.random.get_state())
 
 
 def _difference(expected: Any, actual: Any, stream: Any, advanced: Any) -> str:
-    """How a compiled call differs from eager's in its results or in the random numbers that it takes; empty if it doesn't."""
+    """Describe how a compiled call differs from eager's in its results or in the random numbers that it takes; empty if it doesn't."""
     if not _same(expected, actual):
         try:
             error = largest_error(expected, actual)
@@ -364,7 +364,7 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _eager_varies(call: Callable[..., Any], example: Example, expected: Any) -> str:
-    """How a second run in eager differs from the first, for models whose results depend on uninitialised memory or on time; empty if it doesn't."""
+    """Describe how a second run in eager differs from the first, for models whose results depend on uninitialised memory or on time; empty if it doesn't."""
     model = copied(example.model)
     again, _ = _called(call, model, model, example)
     try:

@@ -41,7 +41,7 @@ FORMS = ("before", "after")
 
 @dataclass
 class Outcome:
-    """What framejit reports of one run of a program. `operations`: in each graph of its functions; `breaks`, `uncompiled`: a text of a few lines for each.
+    """The report of one run of a program. `operations`: their number in each graph of its functions; `breaks`, `uncompiled`: a text of a few lines for each.
 
     Those that no line of the program causes are left out. `raises`: the class of what the program raises.
     """
@@ -84,7 +84,7 @@ def program(identifier: str, form: str) -> Program | None:
 
 @contextlib.contextmanager
 def surroundings(stance: str = "default", **options: Any) -> Iterator[None]:
-    """What programs of the pages run in: nothing compiled yet, nothing logged, and nothing left behind."""
+    """Make the surroundings in which programs of the pages run: nothing is compiled before, nothing is logged, and nothing is left of them afterwards."""
     environment = dict(os.environ)
     imported = {name: sys.modules.pop(name) for name in IMPORTED_BY_PROGRAMS if name in sys.modules}
     os.environ["PYTHONBREAKPOINT"] = "0"  # breakpoint() returns at once
@@ -165,7 +165,7 @@ def told(reason: Break, stack: tuple[UserFrame, ...], path: Path) -> str:
 
 
 LIBRARY = re.compile(r"(?<=\()\S*/lib/python3\.\d+/(site-packages/)?|(?<=\.py):\d+(?=\)$)")
-"""What depends on the machine in the name of a library's file: the folder that it is installed in, and the line of that release."""
+"""The pattern of what depends on the machine in the name of a library's file: the folder that it is installed in, and the line of that release."""
 
 
 def identifiers() -> list[str]:

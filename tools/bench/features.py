@@ -70,7 +70,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def observed(function: Any, feature: Feature) -> list[Any]:
-    """What some calls return and change: results, arguments, gradients."""
+    """Call a function several times, and return what the calls return and change: results, arguments, gradients."""
     noted: list[Any] = []
     seed_everything()
     for _ in range(CALLS):
@@ -155,7 +155,7 @@ def summary(rows: list[tuple[str, ...]]) -> str:
 
 
 def is_behind(row: tuple[str, ...]) -> bool:
-    """Whether torch.compile gives eager's results with a graph, and framejit doesn't, or in more graphs or with more breaks."""
+    """Return whether torch.compile gives eager's results with a graph, and framejit doesn't, or only in more graphs or with more breaks."""
     ours, theirs = row[2:5], row[5:8]
     if (theirs[0] != "same" and not theirs[0][0].isdigit()) or theirs[1] == "0":
         return False

@@ -87,7 +87,7 @@ def trained(page: str) -> Iterator[Headline]:
 
 
 def zoo(page: str) -> Headline:
-    """How many models of docs/zoo.md are one graph, in inference and in training."""
+    """Return how many models of docs/zoo.md are one graph, both in inference and in training, as a headline."""
     rows = markdown.cells(page.partition("\n## ")[0])
     ours = sum(row[2] == row[5] == "1 graph" for row in rows)
     theirs = sum(row[10] == row[12] == "1 graph" for row in rows)
@@ -113,7 +113,7 @@ def table(figures: Sequence[Headline]) -> str:
 
 LEFT, WIDTH, RIGHT, ROW, TOP, BAR = 290, 800, 90, 46, 46, 15
 COLOURS = {"torch": ("#8c959f", "#6e7681"), "framejit": ("#0969da", "#58a6ff"), "text": ("#24292f", "#e6edf3")}
-"""What is drawn, by class, on light and on dark pages."""
+"""The colours of what is drawn, by class, on light and on dark pages."""
 
 
 def plot(figures: Sequence[Headline], title: str, caption: str, shared_scale: bool = False) -> str:

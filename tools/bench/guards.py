@@ -1,4 +1,4 @@
-"""What a guard costs: nanoseconds per kind, and microseconds for the guards of a 36-layer model. Run: python -m tools.bench.guards"""
+"""The costs of guards: nanoseconds per kind, and microseconds for the guards of a 36-layer model. Run: python -m tools.bench.guards"""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Block(nn.Module):
 
 
 def model_guards(model: nn.Module) -> tuple[list[Guard], list[Source]]:
-    """What a trace of the whole model would guard: types, configuration, hooks, methods, parameters."""
+    """Return the guards that a trace of the whole model would make, on types, configuration, hooks, methods and parameters, and the parameters' sources."""
     root = Root()
     guards: list[Guard] = [global_state_guard(root)]
     inputs: list[Source] = []

@@ -1,4 +1,4 @@
-"""What a first compile costs besides its trace, beside torch.compile: seconds of CPU, and modules imported, after `import torch`."""
+"""The cost of a first compile besides its trace, beside torch.compile: seconds of CPU, and modules imported, after `import torch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 from tools.bench import fresh, markdown
 
 SUBJECTS = {"framejit": "import framejit; compile = framejit.compile", "torch": "compile = torch.compile"}
-"""What makes each compiler's `compile`."""
+"""The code that makes each compiler's `compile`."""
 CASES = {
     "a sum": ("make = lambda: (lambda x: x + 1); x = torch.ones(3)", 'dict(backend="eager")'),
     "a model": (

@@ -1,4 +1,4 @@
-"""What a call of an operator costs that is called eagerly: torch's kernel, the one that torch has AOTInductor compile, and framejit's.
+"""The cost of a call of an operator that is called eagerly: torch's kernel, the one that torch has AOTInductor compile, and framejit's.
 
     python -m tools.bench.operators            # python -m tools.bench.operators --only bitwise_not,softmax --markdown table.md
 

@@ -200,7 +200,7 @@ def accelerate(way: Way) -> Trained:
 
 
 class Sentences(Dataset[Any]):
-    """What a language model is trained on."""
+    """The data that a language model is trained on."""
 
     def __init__(self, count: int) -> None:
         self.ids = tokens(count)

@@ -22,7 +22,7 @@ def same(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Way:
-    """Which part of a script is compiled, and how: a function for the model, and one for the step."""
+    """The way in which parts of a script are compiled: a function for the model, and one for the step. `same` leaves a part as it is."""
 
     model: Callable[[Any], Any] = same
     step: Callable[[Any], Any] = same

@@ -107,7 +107,7 @@ def count(compiler: Compiler, build: Build, make: Make, calls: Sequence[tuple[in
 
 
 def times_compiled(subject: str) -> int:
-    """How often functions have been compiled since the last reset, with or without a graph."""
+    """Return how many times functions have been compiled since the last reset, with or without a graph."""
     if subject == "framejit":
         return int(framejit.statistics()["frames"])
     return int(torch._dynamo.utils.counters["frames"]["ok"])

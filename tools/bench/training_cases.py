@@ -20,7 +20,7 @@ ROWS = 4
 
 @dataclass
 class Training:
-    """What a loop trains. `step(*batch)` returns the loss; `batch()` draws the next batch."""
+    """The parts of a training loop. `step(*batch)` returns the loss; `batch()` draws the next batch."""
 
     modules: nn.Module
     optimizers: tuple[torch.optim.Optimizer, ...]

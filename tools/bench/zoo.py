@@ -53,7 +53,7 @@ def ratio(outcome: Outcome) -> float | None:
 
 
 def problem(outcome: Outcome) -> str:
-    """What is wrong with one phase; empty if nothing is."""
+    """Describe what is wrong with one phase; empty if nothing is."""
     if outcome.failure:
         return outcome.failure
     slower = ratio(outcome)
@@ -79,7 +79,7 @@ def beside(outcomes: list[Outcome]) -> tuple[str, ...]:
 
 
 def graphs(outcome: Outcome) -> str:
-    """How many graphs it was, or that the result is wrong."""
+    """Return the number of graphs in words, or "failed" if the check ended before it timed eager."""
     if outcome.eager is None:
         return "failed"
     count = outcome.statistics.graphs

@@ -1,4 +1,4 @@
-"""What a row of the table of features is, and the table that rows register themselves in."""
+"""`Feature`, a row of the table of features, and the table that rows register themselves in."""
 
 from __future__ import annotations
 

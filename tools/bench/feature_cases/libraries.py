@@ -143,7 +143,7 @@ def functional_metrics(logits: torch.Tensor, target: torch.Tensor) -> Any:
 
 @dataclasses.dataclass
 class Output:
-    """What a model of a library returns."""
+    """The result of a library's model."""
 
     logits: torch.Tensor
     parts: tuple[torch.Tensor, ...] = ()
