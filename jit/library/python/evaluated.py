@@ -10,7 +10,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
-from types import CodeType
+from types import CodeType, MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
@@ -117,10 +117,17 @@ def compiled(vm: VM, frame: FrameView[Object], source: Object, name: str, mode: 
     except (SyntaxError, ValueError) as error:
         if isinstance(error, UnicodeError):
             return None
-        vm.raise_(type(error), *error.args)
+        vm.raise_(type(error), *error.args, **noted_fields(error))
     except Exception:
         return None
     return None if warned else code  # type: ignore[no-any-return]
+
+
+def noted_fields(error: Exception) -> dict[str, Any]:
+    """Return the fields of a SyntaxError in which the compiler has noted a place after it was made (Python/errors.c: PyErr_RangedSyntaxLocationObject)."""
+    fields = [name for name, member in vars(SyntaxError).items() if type(member) is MemberDescriptorType] if isinstance(error, SyntaxError) else []
+    made = type(error)(*error.args)
+    return {name: getattr(error, name) for name in fields if getattr(error, name) != getattr(made, name)}
 
 
 @models(compile)

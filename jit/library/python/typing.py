@@ -60,5 +60,5 @@ def call_new_type(vm: VM, value: Object, /) -> Object:
 @models(type(collections.abc.Callable[[], None]).__new__)
 def make_callable_alias(vm: VM, cls: Object, origin: Object, args: Object) -> Object:
     """`collections.abc.Callable[[int], str]`."""
-    alias, real, given = vm.observe(cls).constant(vm), vm.observe(origin).constant(vm), vm.observe(args).as_real(vm)
+    alias, real, given = (vm.observe(part).as_real(vm) for part in (cls, origin, args))
     return fold(vm, lambda: alias(real, given))

@@ -32,9 +32,12 @@ def has_flag(vm: VM, subject: Object, flag: int) -> bool:
 
 
 def class_has_flag(vm: VM, cls: type, flag: int) -> bool:
-    """`has_flag` for a class. One that the trace makes has the flags of its bases."""
+    """`has_flag` for a class. One that the trace makes has got the flags of its stand-in from its bases (Objects/typeobject.c: inherit_patma_flags)."""
     if id(cls) in classes.STAND_INS:
-        return any(class_has_flag(vm, base, flag) for base in classes.mro(cls)[1:])
+        for base in classes.mro(cls)[1:]:
+            for each in (SEQUENCE, MAPPING) if flag in (SEQUENCE, MAPPING) else (flag,):
+                class_has_flag(vm, base, each)  # guarded
+        return bool(classes.flags(cls) & flag)
     if classes.flags(cls) & classes.IMMUTABLE_TYPE:
         return bool(classes.flags(cls) & flag)
     return bool(vm.guards.vouch_for_abc(abstract_bases.has_flag, cls, flag))

@@ -297,8 +297,11 @@ def stand_in_for(vm: VM, value: Object) -> Any:
         closure = tuple(CellType() for _ in value.code.co_freevars)
         like = FunctionType(value.code, value.globals.value, closure=closure or None)
         like.__qualname__ = value.qualname
-        if value.attrs is not None and value.attrs.lookup(vm, "__isabstractmethod__") is not None:
-            like.__isabstractmethod__ = True  # type: ignore[attr-defined]
+        abstract_mark = None if value.attrs is None else value.attrs.lookup(vm, "__isabstractmethod__")
+        if abstract_mark is not None:
+            if vm.observe(abstract_mark).cls is not bool:
+                vm.unsupported(breaks.UnsupportedOperation("a function whose __isabstractmethod__ is no bool in a class that the compiled code makes"))
+            like.__isabstractmethod__ = vm.observe(abstract_mark).constant(vm)  # type: ignore[attr-defined]
         return like
     if type(value) is UserObject:
         if vm.raw_type_lookup(value.cls, "__del__") is not MISSING:

@@ -116,6 +116,8 @@ def made(vm: VM, base: Any, cls: Object, args: tuple[Object, ...], kwargs: dict[
     real = vm.observe(cls).value
     if not isinstance(real, type) or not issubclass(real, base) or not classes.known_by_identity(real):
         vm.unsupported(breaks.UnsupportedCall(f"{base.__name__}.__new__ of what is no subclass of {base.__name__}"))
+    if base is float and vm.raw_type_lookup(real, "__init__") is not object.__init__:
+        kwargs = {}  # they are for the `__init__` of the subclass, and float___new__ takes none
     plain = vm.observe(abstract.call(vm, vm.const(base), list(args), kwargs))
     if real is base:
         return plain

@@ -151,3 +151,16 @@ def test_globals_that_a_text_sets():
         return set_by_text  # noqa: F821
 
     same(program, fullgraph=False)
+
+
+@pytest.mark.parametrize("text", ["def f(a):\n    global a", "f(", "return 1", "x = [(yield 1) for i in ()]", "del f()", "'abc"])
+def test_places_of_errors_in_texts(text):
+    def f():
+        try:
+            compile(text, "<text>", "exec")
+        except SyntaxError as error:
+            return error.args, error.msg, error.filename, error.lineno, error.offset, error.text, error.end_lineno, error.end_offset
+        return None
+
+    expected = f()
+    assert expected is not None and framejit.compile(f, backend="eager", fullgraph=True)() == expected

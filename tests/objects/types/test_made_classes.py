@@ -796,3 +796,53 @@ def test_modules_defined_in_the_function():
         return Twice()(x).detach()
 
     same(program, torch.ones(2))
+
+
+def test_what_patterns_take_the_instances_for():
+    def f():
+        class Records(collections.UserDict, collections.abc.Sequence):
+            pass
+
+        class Rows(list, Plain, collections.abc.Mapping):
+            pass
+
+        found = []
+        for value in (Records(), Rows()):
+            match value:
+                case [*_]:
+                    found.append("sequence")
+                case {}:
+                    found.append("mapping")
+        return found
+
+    assert framejit.compile(f, backend="eager", fullgraph=True)() == f() == ["mapping", "sequence"]
+
+
+def test_alias_of_a_callable_class():
+    def f():
+        class Made(collections.abc.Callable):
+            def __call__(self):
+                return 1
+
+        alias = Made[[int], T]
+        return type(alias()) is Made, alias().__orig_class__ == alias, alias()()
+
+    assert framejit.compile(f, backend="eager")() == f() == (True, True, 1)
+
+
+@pytest.mark.parametrize("mark", [True, False, 1, []])
+def test_marks_of_abstract_methods(mark):
+    def f():
+        class Base(abc.ABC):
+            def method(self):
+                return 1
+
+            method.__isabstractmethod__ = mark
+            field = property(method)
+
+        try:
+            return Base().method()
+        except TypeError as error:
+            return str(error)
+
+    assert framejit.compile(f, backend="eager")() == f()

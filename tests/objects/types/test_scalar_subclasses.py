@@ -145,3 +145,28 @@ def test_sizes_inside():
     compiled = framejit.compile(f, backend="eager", dynamic=True, fullgraph=True)
     for size in (3, 4, 5):
         assert torch.equal(compiled(torch.ones(size)), f(torch.ones(size)))
+
+
+def test_keywords_of_the_subclass():
+    def f(t):
+        class Named(float):
+            def __init__(self, value, name=None):
+                self.name = name
+
+        made = Named(2.5, name="half")
+        return t * made, made.name, Steps.from_bytes(b"\x03", "big"), Inches.fromhex("0x1.8p0")
+
+    result, expected = framejit.compile(f, backend="eager", fullgraph=True)(x), f(x)
+    assert torch.equal(result[0], expected[0]) and result[1:] == expected[1:] and list(map(type, result[2:])) == [Steps, Inches]
+
+
+def test_class_methods_make_a_new_instance_in_each_call():
+    class Counted(int):
+        made = 0
+
+        def __init__(self, value):
+            Counted.made += 1
+
+    compiled = framejit.compile(lambda: (Counted.from_bytes(b"\x01", "big"), Counted.made), backend="eager")
+    (first, count), (second, later) = compiled(), compiled()
+    assert first is not second and type(first) is Counted and (count, later) == (1, 2)
