@@ -482,7 +482,6 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 for _name in ("input", "open"):
     unsupported(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 unsupported(breaks.Debugger("breakpoint()"), breakpoint)
-unsupported(breaks.FrameIntrospection("dir()"), dir)
 
 
 # Methods that every object inherits.

@@ -1,16 +1,22 @@
-"""globals() and locals(): the namespaces of the frame that asks."""
+"""globals() and locals(): the namespaces of the frame that asks; and dir(): the names of an object, or of that frame, which breaks."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
+from types import ModuleType
 
 from framejit import breaks
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models
+from framejit.objects.core.registry import app, models
 from framejit.objects.core.vm import FrameView
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import DictObject, dict_of
+from framejit.plain import namespaces as plain
+
+app(object.__dir__)(plain.names_of_object)
+app(type.__dir__)(plain.names_of_class)
+app(ModuleType.__dir__)(plain.names_of_module)
 
 
 def frame_of_program(vm: VM, what: str) -> FrameView[Object]:
@@ -48,3 +54,11 @@ def variables_of(vm: VM, frame: FrameView[Object]) -> DictObject:
         if content is not None:
             found.append((vm.const(name), content))
     return dict_of(vm, found)
+
+
+@models(dir)
+def dir_(vm: VM, obj: Object | None = None, /) -> Object:
+    """The names of an object. Those of its class are guarded as they are where its `__dict__` is read."""
+    if obj is None:
+        vm.unsupported(breaks.FrameIntrospection("dir()"))
+    return vm.call_app(plain.names_of, [obj])

@@ -44,6 +44,34 @@ def repr_of_alias(vm: VM, self: Object) -> Object:
     return fold(vm, repr, real)
 
 
+def equality(method: Any) -> None:
+    """Register `==` or `!=` of aliases and unions (Objects/genericaliasobject.c: ga_richcompare), which compare what they consist of."""
+
+    def model(vm: VM, self: Object, other: Object) -> Object:
+        real, given = vm.observe(self).as_real(vm), vm.observe(other).as_real(vm)
+        if not all(compares_without_code(vm, part) for part in (real, given) if isinstance(part, ALIASES)):
+            vm.unsupported(breaks.UnsupportedCall("a comparison of aliases that have other parts than classes and type variables"))
+        return fold(vm, method, real, given)
+
+    models(method)(model)
+
+
+def compares_without_code(vm: VM, part: Any) -> bool:
+    """Return whether a part of an alias is a class or something else that is compared by identity, or consists of such parts."""
+    if isinstance(part, ALIASES):
+        return all(compares_without_code(vm, each) for each in (getattr(part, "__origin__", None), *part.__args__))
+    if isinstance(part, type):
+        vm.const(part).as_real(vm)  # breaks if its metaclass compares
+        return True
+    return part is None or part is ... or type(part) is typing.TypeVar
+
+
+ALIASES = (types.GenericAlias, types.UnionType)
+for _cls in ALIASES:
+    equality(vars(_cls)["__eq__"])
+    equality(vars(_cls)["__ne__"])
+
+
 def has_fixed_names(part: Any) -> bool:
     """Return whether a class, or what an alias consists of, is shown by names that can't be changed."""
     if type(part) is types.GenericAlias:

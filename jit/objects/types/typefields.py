@@ -61,7 +61,7 @@ def read(vm: VM, obj: Object, name: str) -> Object:
             vm.raise_(AttributeError, name)
         break_graph(vm, obj, name)
     changes = [effect for effect in vm.effects.all() if isinstance(effect, ClassChanges) and effect.value is real] if name == "__dict__" else []
-    if name == "__dict__" and not changes and is_kept_by_a_module(vm, real):
+    if name == "__dict__" and not changes and (not classes.can_change(real) or is_kept_by_a_module(vm, real)):
         return vm.const(MappingProxyType(dict_of_class(real)))
     if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
         break_graph(vm, obj, name)

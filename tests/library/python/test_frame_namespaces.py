@@ -1,10 +1,15 @@
-"""globals() and locals() in compiled code."""
+"""globals(), locals() and dir() in compiled code."""
 
 from __future__ import annotations
+
+import math
+import types
 
 import pytest
 import torch
 from agreement import agree
+
+import framejit
 
 FACTOR = 3
 
@@ -117,3 +122,87 @@ def kept(x):
 @pytest.mark.parametrize("program", [kept, copied_twice], ids=lambda program: program.__name__)
 def test_variables_that_are_looked_at_again_run_as_written(program):
     agree(program, torch.ones(2), fullgraph=False)
+
+
+class Named:
+    shared = 1
+
+    def __init__(self):
+        self.own = 2
+
+
+class NamedWithSlots(Named):
+    __slots__ = ("slot",)
+
+
+class Meta(type):
+    def __dir__(cls):
+        return ["m", "a"]
+
+
+class NamedByMeta(metaclass=Meta):
+    pass
+
+
+class NamedByMethod:
+    def __dir__(self):
+        return ["b", "c", "a"]
+
+
+class NamedByNothing:
+    def __dir__(self):
+        return 7
+
+
+class OtherDict:
+    @property
+    def __dict__(self):
+        return {"z": 1}
+
+
+NAMED = [Named(), NamedWithSlots(), NamedByMeta, NamedByMeta(), NamedByMethod(), NamedByNothing(), Named, type, 3, None, [], math, torch.nn.Linear(2, 3)]
+
+
+@pytest.mark.parametrize("obj", NAMED, ids=lambda obj: type(obj).__name__)
+def test_names_of_an_object(obj):
+    def f():
+        try:
+            return dir(obj), obj.__dir__() if not isinstance(obj, type) else type.__dir__(obj)
+        except TypeError as error:
+            return str(error)
+
+    assert framejit.compile(f, backend="eager", fullgraph=True)() == f()
+
+
+def test_names_of_an_object_whose_dict_is_an_attribute():
+    compiled = framejit.compile(lambda obj: dir(obj), backend="eager")
+    assert compiled(OtherDict()) == dir(OtherDict())
+
+
+def test_names_that_change():
+    compiled = framejit.compile(lambda obj: dir(obj), backend="eager", fullgraph=True)
+    obj = Named()
+    changes = [lambda: setattr(obj, "added", 1), lambda: setattr(Named, "later", 1), lambda: delattr(Named, "later"), lambda: delattr(obj, "added")]
+    for change in (lambda: None, *changes):
+        change()
+        assert compiled(obj) == dir(obj)
+
+
+def test_names_of_what_the_trace_makes():
+    def f():
+        class Made(Named):
+            z = 1
+
+        made = Made()
+        made.w = 1
+        return dir(Made), dir(made), made.__dir__()
+
+    assert framejit.compile(f, backend="eager", fullgraph=True)() == f()
+
+
+def test_names_of_a_module_that_changes():
+    module = types.ModuleType("module")
+    compiled = framejit.compile(lambda: dir(module), backend="eager", fullgraph=True)
+    for change in (lambda: None, lambda: setattr(module, "a", 1), lambda: setattr(module, "__dir__", lambda: ["q", "p"]), lambda: delattr(module, "__dir__")):
+        change()
+        assert compiled() == dir(module)

@@ -68,3 +68,28 @@ def test_what_is_read_of_an_alias_is_guarded():
     del alias.__args__
     with pytest.raises(AttributeError):
         compiled(alias)
+
+
+class SameAsAll(type):
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    __hash__ = type.__hash__
+
+
+class Same(metaclass=SameAsAll):
+    pass
+
+
+T = typing.TypeVar("T")
+PAIRS: list[tuple[Any, Any]] = [
+    (list[int], list[int]), (list[int], list[str]), (list[int], 3), (list[T], list[T]), (int | str, str | int), (int | None, typing.Optional[int]),
+    (list[Same], list[int]), (list[list[Same]], list[list[int]]), (list[[1]], list[[1]]), (list[int], typing.List[int]),  # type: ignore[misc, valid-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_equality(pair: tuple[Any, Any]) -> None:
+    first, second = pair
+    read = lambda: (first == second, first != second, second == first)
+    assert framejit.compile(read, backend="eager")() == read()
