@@ -18,7 +18,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
-from framejit.objects.types.builtinobject import DescriptorObject
+from framejit.objects.types.builtinobject import BuiltinObject, DescriptorObject
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
@@ -36,6 +36,8 @@ def descriptor_get(vm: VM, self: Object, obj: Object, cls: Object | None = None)
     missing = obj.cls is type(None)
     if missing and (cls is None or vm.observe(cls).cls is type(None)):
         vm.raise_(TypeError, "__get__(None, None) is invalid")
+    if not missing and isinstance(self, BuiltinObject) and self.is_data_descriptor(vm):
+        self.check_owner(vm, obj)
     owner = obj.cls if cls is None or vm.observe(cls).cls is type(None) else vm.observe(cls).constant(vm)
     get = self.native_get if isinstance(self, DescriptorObject) else self.descriptor_get
     return get(vm, None if missing else obj, owner)

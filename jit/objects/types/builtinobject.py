@@ -29,6 +29,7 @@ from framejit.objects.core.registry import app_of, by_library, call_model, is_pu
 from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.objects.types import typefields
 from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.scalarsubclass import taken_for_plain
@@ -93,6 +94,9 @@ class BuiltinObject(IdentityConstant):
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if args and isinstance(self.value, (MethodDescriptorType, WrapperDescriptorType)):
             args = [vm.observe(args[0]), *args[1:]]
+        bound = type(self.value.__self__) if self.cls is MethodWrapperType else None
+        if bound is GetSetDescriptorType or bound is MemberDescriptorType:  # a `==` could run the code of a metaclass
+            return call_builtin(vm, vars(bound).get(self.value.__name__, self.value), [vm.const(self.value.__self__), *args], kwargs)
         return call_builtin(vm, self.value, args, kwargs)
 
     def call_as_method(
@@ -118,6 +122,9 @@ class BuiltinObject(IdentityConstant):
             return self
         if kind in (MethodDescriptorType, WrapperDescriptorType):
             return BuiltinMethodObject(self.value, obj)
+        if self.value.__objclass__ is type and issubclass(obj.cls, type):
+            name = self.value.__name__
+            return typefields.read(vm, obj, name) if typefields.is_field(vm, obj, name) else typefields.break_graph(vm, obj, name)
         read = operation_of(self.value.__get__) if kind is GetSetDescriptorType else None
         if read is not None:
             found = torch_call(vm, read, [obj])
