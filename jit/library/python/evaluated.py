@@ -141,7 +141,7 @@ def compile_(
     code = None
     if not others and given.cls is str and name.cls is str and how.cls is str and (alone is None or alone.cls in (int, bool)):
         chosen = how.constant(vm)
-        if chosen in ("eval", "exec"):
+        if chosen in ("eval", "exec", "single"):
             code = compiled(vm, frame, given, name.constant(vm), chosen, alone is None or not alone.constant(vm))
     if code is None:
         vm.unsupported(breaks.UnsupportedCall("compile() of such a text"))

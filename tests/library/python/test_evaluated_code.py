@@ -164,3 +164,23 @@ def test_places_of_errors_in_texts(text):
 
     expected = f()
     assert expected is not None and framejit.compile(f, backend="eager", fullgraph=True)() == expected
+
+
+def test_single_statements():
+    def f():
+        variables: dict[str, Any] = {}
+        exec(compile("x = 1 + 1", "<text>", "single"), variables)
+        try:
+            compile("x\ny", "<text>", "single")
+        except SyntaxError as error:
+            return variables["x"], str(error)
+        return None
+
+    assert framejit.compile(f, backend="eager", fullgraph=True)() == f()
+
+
+def test_shown_values_of_single_statements(capsys):
+    f = lambda: exec(compile("1 + 1", "<text>", "single"))
+    for call in (f, framejit.compile(f, backend="eager")):
+        call()
+        assert capsys.readouterr().out == "2\n"
