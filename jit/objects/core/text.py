@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -125,7 +125,7 @@ def is_being_rendered(owner: Object) -> bool:
     return any(active is owner for active in RENDERING.active)
 
 
-def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
+def repr_of_items(vm: VM, owner: Object, brackets: Sequence[str], parts: Callable[[], list[str]], inside: str = "...") -> Object:
     """The repr of a container: `parts` in brackets, or `inside` in them if the container holds itself."""
     if is_being_rendered(owner):
         return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")

@@ -206,3 +206,33 @@ def test_names_of_a_module_that_changes():
     for change in (lambda: None, lambda: setattr(module, "a", 1), lambda: setattr(module, "__dir__", lambda: ["q", "p"]), lambda: delattr(module, "__dir__")):
         change()
         assert compiled() == dir(module)
+
+
+def test_names_of_odd_modules_and_classes():
+    class Module(types.ModuleType):
+        __dict__ = property(lambda self: "no dict")
+
+    class Wrapper:
+        def __init__(self, obj):
+            self.obj = obj
+
+        def __len__(self):
+            return len(self.obj)
+
+        def __getitem__(self, key):
+            return Wrapper(self.obj[key])
+
+        def __getattr__(self, name):
+            return Wrapper(getattr(self.obj, name))
+
+    class Wrapped:
+        __class__ = property(lambda self: Wrapper(type(self)))
+
+    def program(obj):
+        try:
+            return dir(obj)
+        except TypeError as error:
+            return str(error)
+
+    for obj in (Module("m"), Wrapped(), Wrapper(3)):
+        assert framejit.compile(program, backend="eager")(obj) == program(obj)
