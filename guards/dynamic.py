@@ -59,6 +59,7 @@ class Dynamic:
         fixed: nothing is symbolic, whatever was declared.
         reads_data: whether the trace may depend on the data of tensors from outside.
         fixes_data: whether it may depend on the values of data that has been seen to vary, since a graph break would be an error.
+        aliases_vary: whether paths that led to one object in one call have led to several objects in another.
     """
 
     all: bool = False
@@ -69,6 +70,7 @@ class Dynamic:
     fixed: bool = False
     reads_data: bool = True
     fixes_data: bool = False
+    aliases_vary: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor whose sizes are symbolic: those that the program has marked, those that vary, or all."""

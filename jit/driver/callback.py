@@ -419,7 +419,7 @@ class Compiler:
         self.history.vary(declared.varying)
         backend = self.options.backend
         if backend.static_shapes:
-            return replace(FIXED, reads_data=self.history.reads_data, fixes_data=self.options.fullgraph)
+            return replace(FIXED, reads_data=self.history.reads_data, fixes_data=self.options.fullgraph, aliases_vary=self.history.aliases_vary)
         return Dynamic(
             self.options.dynamic is True,
             self.history.varying,
@@ -427,6 +427,7 @@ class Compiler:
             limits=Size("", *backend.sizes),
             reads_data=self.history.reads_data,
             fixes_data=self.options.fullgraph,
+            aliases_vary=self.history.aliases_vary,
         )
 
     def kept_call(self, call: Call, origin: Origin) -> Any:

@@ -114,6 +114,7 @@ class History:
         carried: for a resume function, pairs (path here, path there) of values that the function before it has too.
         on_data: for a resume function, the numbers in its state that depend on data.
         reads_data: whether the next entries may depend on the data of tensors. False once so many entries did that a limit was reached.
+        aliases_vary: whether paths that led to one object in one call have led to several objects in another.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made after it last grew.
         limits_reported, observed_by: the limits, and the program's modes, that have been reported.
@@ -132,6 +133,7 @@ class History:
         self.carried: tuple[tuple[Path, Path], ...] = ()
         self.on_data: tuple[Path, ...] = ()
         self.reads_data = True
+        self.aliases_vary = False
         self.lessons = 0
         self.learnt_at = 0
         self.limits_reported: set[tuple[str, str]] = set()
@@ -173,6 +175,7 @@ class History:
         if other.varying:
             self.varying = {**self.varying, **dict(moved(other.varying, carried))}
         self.reads_data = self.reads_data and other.reads_data
+        self.aliases_vary = self.aliases_vary or other.aliases_vary
 
     def is_sampled(self, every: int) -> bool:
         """Return whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
@@ -187,7 +190,7 @@ class History:
         self.called = False
         self.first_call = None
         self.preferred.clear()
-        self.changing, self.varying, self.lessons, self.learnt_at, self.reads_data = {}, {}, 0, 0, True
+        self.changing, self.varying, self.lessons, self.learnt_at, self.reads_data, self.aliases_vary = {}, {}, 0, 0, True, False
         self.varying_since.clear()
 
 

@@ -16,6 +16,7 @@ from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
+from framejit.guards.relations import Same
 from framejit.guards.source import Call, Path
 from framejit.program.naming import short
 from framejit.reporting import recompiles
@@ -97,7 +98,7 @@ def decide(subject: Subject) -> Decision:
 def note_varying(subject: Subject) -> bool:
     """Note the sizes and numbers in which a call differs from the calls that the entries were made for, so that they are symbols in the next entry.
 
-    Returns whether there is anything new.
+    It is also noted if paths that led to one object before lead to several. Returns whether there is any new size or number.
     """
     found: dict[Path, Dimensions] = {}
     lines: dict[str, None] = {}
@@ -106,6 +107,8 @@ def note_varying(subject: Subject) -> bool:
         subject.history.first_call = None
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         value = guard.source.fetch(subject.call)
+        if isinstance(guard, Same) and not guard.check(value, subject.call):
+            subject.history.aliases_vary = True
         other = guard.varying(value)
         if other is not None and other.path() not in subject.history.varying:
             found[other.path()] = None  # untold: it becomes no symbol where the program looks at the items, or at the data

@@ -30,6 +30,7 @@ class Demands:
     takes_masked: it may make masked tensors.
     joins_branches: it may hold both ways of a branch that depends on data, as a torch.cond.
     guards_data: the trace may decide by the data of a tensor from outside, which guards read at each call.
+    tells_apart: an array that is found by several paths may be an input for each of them, which it can't be if the graph writes to it.
     """
 
     one_autograd_node: bool = False
@@ -48,6 +49,7 @@ class Demands:
     takes_masked: bool = True
     joins_branches: bool = False
     guards_data: bool = True
+    tells_apart: bool = True
 
 
 OF_OTHERS = Demands(one_autograd_node=True, lifts_symbols=True, takes_first_steps=False)

@@ -10,6 +10,7 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 from framejit import breaks
+from framejit.graph.demands import RestartWith
 from framejit.graph.fake import storages
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.parts import PartsContext
@@ -191,6 +192,8 @@ class GraphInputs:
         distinct = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], distinct, exact=bool(asked))
         if not lie_apart([described.value for described in inputs], [group is not None for group in groups]):
+            if self.state.tells_apart:
+                raise RestartWith("tells_apart", False)  # one input for an array that is found by several paths
             self.state.vm.unsupported(breaks.MutatedInputUnsupported("an array or a tensor that shares memory with another one, of another storage"))
         if self.state.demands.one_autograd_node:
             self._reject_overlaps(inputs, [described.node in mutated for described in inputs])

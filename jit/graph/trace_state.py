@@ -94,6 +94,11 @@ class TraceState:
         """Return whether the graph is compiled by AOTAutograd, so that autograd sees it as one node."""
         return self.demands.one_autograd_node
 
+    @property
+    def tells_apart(self) -> bool:
+        """Return whether an array that is found by several paths may be an input for each of them."""
+        return self.dynamic.aliases_vary and self.demands.tells_apart
+
     # The graphs under construction.
 
     def is_inner(self) -> bool:

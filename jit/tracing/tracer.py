@@ -573,7 +573,7 @@ class Tracer:
         wrapper = wrapper_for(type(value))
         if wrapper.shared:
             known = self._shared.get(id(value))
-            if known is not None:
+            if known is not None and not (wrapper.separable and self.graph.tells_apart):
                 if known.source is not source and known.source is not None:
                     self.relate(Same, source, known.source)
                 return known
@@ -585,7 +585,7 @@ class Tracer:
             else:
                 self.guard(TypeIs, source, type(value))
         obj = wrapper.wrap(self, value, source)
-        if wrapper.shared:
+        if wrapper.shared and id(value) not in self._shared:
             self._shared[id(value)] = obj
             self.trail.learned(self, self._shared.pop, id(value))
         return obj

@@ -163,7 +163,7 @@ def no_tensor_of(array: numpy.ndarray[Any, Any]) -> str | None:
     return None
 
 
-@wraps(numpy.ndarray, shared=True)
+@wraps(numpy.ndarray, shared=True, separable=True)
 def wrap_array(vm: VM, value: numpy.ndarray[Any, Any], source: Source) -> Object:
     """Wrap an array from outside. A subclass of ndarray has operators of its own."""
     if type(value) is not numpy.ndarray:

@@ -44,25 +44,28 @@ class Wrapper:
     """The way in which values of a type are wrapped. `by_identity`: observing one guards its identity (classes, C functions, dtypes).
 
     `shared`: values of the type are mutable or compared by identity, so the same object found by two paths is one Object.
+    `separable`: once two such paths have led to two objects, the object has an Object for each path. This suits a type of which all that may change is
+    memory, about which aliasing is guarded.
     """
 
     wrap: Wrap
     by_identity: bool
     shared: bool
+    separable: bool = False
 
 
 WRAPPERS: dict[int, Wrapper] = {}
 """The wrappers, by the identity of the type: metaclasses may define the hashes of their classes."""
 
 
-def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
+def wraps(*types: type, by_identity: bool = False, shared: bool = False, separable: bool = False) -> Callable[[F], F]:
     """Register `fn(vm, value, source) -> Object`, or a class of Objects that is made of type, source and value, for values of these exact types and, by MRO,
     of their subclasses."""
 
     def register(fn: F) -> F:
         wrap = constructing(fn) if isinstance(fn, type) else fn
         for cls in types:
-            known = WRAPPERS.setdefault(id(cls), Wrapper(wrap, by_identity, shared))
+            known = WRAPPERS.setdefault(id(cls), Wrapper(wrap, by_identity, shared, separable))
             if known.wrap is not wrap:
                 raise SecondMeaning(f"{classes.qualname(cls)} is wrapped by {name_of(known.wrap)} and by {name_of(wrap)}")
         return fn
