@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, NoneType
 from typing import Any
 
 import torch
 
 from framejit.graph.builder import TorchVM
 from framejit.graph.inner import InnerGraph
-from framejit.guards.source import FunctionField, Pinned
+from framejit.guards.source import FunctionField, Item, Pinned, Source
 from framejit.library.torch.inner_graphs.changes import Reached, is_changed, reachable, stored_outside
 from framejit.library.torch.triton.triton_launch import is_kernel
 from framejit.objects.core.object import Object, Raise
@@ -21,6 +21,8 @@ from framejit.program import code_kinds
 
 STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
 """Types of values that are assumed not to be replaced. The contents of cells, modules and classes are checked separately."""
+CONSTANTS = (bool, int, float, complex, str, bytes, NoneType, torch.dtype)
+"""Types of values that a module's constants have."""
 
 
 class SideEffects(Exception):
@@ -71,17 +73,18 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
     if is_changed(vm, mark, before) or body.changes_lifted():
         raise SideEffects
     reached.add_made(reachable(vm, looked_at))
-    reached.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(obj)}
+    reached.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(vm, obj)}
     reached.guards = vm.guards.since(count)
-    reads_outside = any(obj.source not in reached.given and may_change(obj) for obj in looked_at)
+    reads_outside = any(obj.source not in reached.given and may_change(vm, obj) for obj in looked_at)
     return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, reached, reads_outside)
 
 
-def may_change(obj: Object) -> bool:
+def may_change(vm: TorchVM, obj: Object) -> bool:
     """Return whether a value from outside may be replaced, or have other contents, by the time autograd runs the code. Functions with their defaults, classes,
-    modules and Triton kernels are assumed to stay, and so are the contents of modules and classes of torch and of the standard library.
+    modules, Triton kernels and the constants of modules are assumed to stay, and so are the contents of torch's and the standard library's modules and classes.
     """
-    source = None if issubclass(type(obj.value), STAYS) or is_kernel(obj.value) else obj.source
+    stays = issubclass(type(obj.value), STAYS) or is_kernel(obj.value) or is_constant_of_module(vm, obj.source, obj.value)
+    source = None if stays else obj.source
     while source is not None:
         if isinstance(source, FunctionField) and source.payload in ("defaults", "kwdefaults"):
             return False
@@ -91,6 +94,15 @@ def may_change(obj: Object) -> bool:
             return True
         source = source.base
     return False
+
+
+def is_constant_of_module(vm: TorchVM, source: Source | None, value: Any) -> bool:
+    """Return whether this is a number or the like in a global variable that has a constant's name (PEP 8: in capitals) and hasn't been seen to vary."""
+    if not isinstance(source, Item) or not isinstance(source.base, Pinned) or type(value) not in CONSTANTS:
+        return False
+    name, namespace = source.payload, source.base.payload
+    is_global = type(name) is str and type(namespace) is dict and "__builtins__" in namespace
+    return is_global and name.isupper() and not vm.graph.dynamic.has_varied(source)
 
 
 def with_gradients_off(vm: TorchVM, run: Callable[[], Any]) -> Any:

@@ -552,7 +552,7 @@ def test_what_changes_between_calls(backend: str) -> None:
         assert x.grad.tolist() == [value, value]
 
 
-SCALE = 2.0
+scale_of_all = 2.0
 
 
 class Scaling(Function):
@@ -562,13 +562,13 @@ class Scaling(Function):
     @staticmethod
     def forward(ctx, x, how):
         ctx.how = how
-        return x * SCALE
+        return x * scale_of_all
 
     @staticmethod
     def backward(ctx, grad):
         if ctx.how == "library":
             return grad * math.sqrt(2 / math.pi) * torch.pi, None
-        return grad * {"global": SCALE, "class": Scaling.scale, "object": Scaling.of.scale}[ctx.how], None
+        return grad * {"global": scale_of_all, "class": Scaling.scale, "object": Scaling.of.scale}[ctx.how], None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -581,12 +581,15 @@ def test_what_changes_before_the_backward_pass(how: str, backend: str, monkeypat
         with monkeypatch.context() as changes:
             x = torch.ones(2, requires_grad=True)
             loss = call(x)
-            changes.setattr(sys.modules[__name__], "SCALE", 5.0)
+            changes.setattr(sys.modules[__name__], "scale_of_all", 5.0)
             changes.setattr(Scaling, "scale", 7.0)
             changes.setattr(Scaling.of, "scale", 9.0)
             loss.backward()
         told.append(x.grad)
     torch.testing.assert_close(told[0], told[1])
+
+
+UNIT = 1.0
 
 
 def times(grad, factor=2.0):
@@ -600,10 +603,11 @@ class Calling(Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return times(grad) * (math.pi if "FRAMEJIT_TESTS_UNSET" not in os.environ else 1.0)
+        return times(grad) * UNIT * (math.pi if "FRAMEJIT_TESTS_UNSET" not in os.environ else 1.0)
 
 
 CHANGES: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
+    "a constant": lambda changes: changes.setattr(sys.modules[__name__], "UNIT", 5.0),
     "a global": lambda changes: changes.setattr(sys.modules[__name__], "times", lambda grad: grad),
     "code": lambda changes: changes.setattr(times, "__code__", (lambda grad, factor: grad).__code__),
     "defaults": lambda changes: changes.setattr(times, "__defaults__", (3.0,)),
@@ -630,6 +634,41 @@ def test_what_a_backward_pass_uses_must_stay(change: str, backend: str, monkeypa
     loss.backward()
     torch.testing.assert_close(x.grad, torch.full((2,), 2 * math.pi))
     assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"]
+
+
+LIMIT, MODE = 0.5, "clip"
+
+
+class Clipped(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sqrt()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad / torch.clip(4.0 * x, min=1 / LIMIT**2).sqrt() if MODE == "clip" else grad
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_reads_constants_of_its_module(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are part of the graph until one of them is seen to vary, from which on the backward runs natively."""
+    framejit.reset()
+    compiled = framejit.compile(lambda x: Clipped.apply(x).sum(), backend=backend)
+    for number, limit in enumerate((0.5, 0.5, 0.25, 2.0)):
+        monkeypatch.setattr(sys.modules[__name__], "LIMIT", limit)
+        told = []
+        for call in (compiled, lambda x: Clipped.apply(x).sum()):
+            x = torch.tensor([0.1, 2.0, 9.0], requires_grad=True)
+            loss = call(x)
+            if number == 3:
+                monkeypatch.setattr(sys.modules[__name__], "LIMIT", limit + 1)
+            loss.backward()
+            monkeypatch.setattr(sys.modules[__name__], "LIMIT", limit)
+            told.append(x.grad)
+        torch.testing.assert_close(told[0], told[1])
+        assert framejit.statistics()["graph_breaks"] == (number > 1)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -29,7 +29,7 @@ SPLIT = Programs()
 PARTLY = Programs()
 """Programs that are one graph with the backend "eager" alone."""
 whole, split, partly = WHOLE.add, SPLIT.add, PARTLY.add
-SCALE = 0.5
+scale_of_all = 0.5
 
 
 @pytest.fixture(autouse=True)
@@ -311,7 +311,7 @@ def notes_behind(s):
 
 @split
 def reads_a_global(s):
-    with saved_tensors_hooks(lambda t: t * SCALE, lambda t: t / SCALE):
+    with saved_tensors_hooks(lambda t: t * scale_of_all, lambda t: t / scale_of_all):
         y = (s.x @ s.w).sin()
     return y.exp().sum()
 
