@@ -89,8 +89,18 @@ def state_of(vm: VM, self: Object, is_whole: bool) -> Object:
     namespace = self.instance_dict(vm)
     is_hooked = not is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
     if is_hooked or overrides(vm, self.cls, "__getstate__") or (namespace is not None and "__getstate__" in namespace.open(vm)):
+        if is_whole and has_hidden_state(self.cls):
+            raise NotConstant(self)  # object's own __getstate__, which may be what is found, is told so
         return abstract.call_method(vm, self, "__getstate__")
     return default_state(vm, self, is_whole)
+
+
+@models(object.__getstate__)
+def getstate(vm: VM, self: Object) -> Object:
+    """object's own `__getstate__`, called by the program, or found by a `__getattribute__` of the program's."""
+    if not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)):
+        raise NotConstant(self)
+    return default_state(vm, self, is_whole=False)
 
 
 def default_state(vm: VM, self: Object, is_whole: bool) -> Object:

@@ -115,3 +115,53 @@ def test_a_copied_defaultdict_keeps_its_factory(program):
     t = torch.ones(2)
     first, *rest = framejit.compile(program, backend="eager")(t)
     assert first is True and torch.equal(rest[-1], program(t)[-1])
+
+
+class Mapped:
+    """Its attributes have other names too, which a look-up of its own finds, as in configurations of transformers."""
+
+    names: dict[str, str] = {"size": "hidden_size"}
+
+    def __init__(self, **given: Any) -> None:
+        self.hidden_size = 3
+        self.__dict__.update(given)
+
+    def __getattribute__(self, name: str) -> Any:
+        names = super().__getattribute__("names")
+        return super().__getattribute__(names.get(name, name))
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+@pytest.mark.parametrize("made", [Mapped, lambda: Mapped(kinds={"x"}), lambda: Mapped(__getstate__=lambda: {"hidden_size": 9}), Config])
+def test_state_that_a_look_up_of_the_classs_own_finds(made: Any) -> None:
+    settings = made()
+
+    def copied(x: torch.Tensor) -> Any:
+        deep, shallow = copy.deepcopy(settings), copy.copy(settings)
+        deep.rate = 7
+        return x * deep.rate, vars(deep), vars(shallow), vars(settings), type(deep), deep is settings
+
+    framejit.reset()
+    compiled = framejit.compile(copied, backend="eager", fullgraph=True)
+    for _ in range(2):
+        Comparison().same(str(copied(x)), str(compiled(x)))
+    assert framejit.statistics()["graphs"] == 1
+
+
+def test_getstate_called_by_the_program() -> None:
+    def states(x: torch.Tensor) -> Any:
+        made = Config(of="trace")
+        state = made.__getstate__()
+        state["more"] = 1
+        return x + 1, state, made.more, object().__getstate__(), Config.__getstate__(made) is vars(made), Mapped().__getstate__()
+
+    def of_slots(x: torch.Tensor) -> Any:
+        made = Slotted()
+        made.a = 2
+        return x + 1, made.__getstate__()
+
+    Comparison().same(str(states(x)), str(framejit.compile(states, backend="eager")(x)))
+    Comparison().same(str(of_slots(x)), str(framejit.compile(of_slots, backend="eager")(x)))
