@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agreement import Comparison
+from agreement import Comparison, agree_over_calls
 
 import framejit
 
@@ -104,3 +105,51 @@ def test_unusual_arguments(call: Callable[[], Any]) -> None:
             return type(error), str(error)
 
     agree(program, "eager", calls=2)
+
+
+@pytest.mark.parametrize("kind", [list, collections.deque])
+def test_samples_of_a_collection_that_grows_are_drawn_natively(kind):
+    """The break guards nothing about the length, which differs in each call."""
+
+    def program(wrap):
+        random.seed(4)
+        memory, found = kind(), []
+
+        def drawn():
+            if len(memory) < 4:
+                return None
+            batch = random.sample(memory, 4)
+            return sum(batch), random.random()
+
+        draw = wrap(drawn)
+        for step in range(20):
+            memory.append(torch.full((2,), float(step)))
+            found.append(draw())
+        return found
+
+    framejit.reset()
+    agree_over_calls(program, stops=True)
+    counts = framejit.statistics()
+    assert counts["fallbacks"] == 0 and counts["recompiles"] <= 3, counts
+
+
+def test_samples_that_cannot_be_drawn_raise_as_in_eager():
+    def program(wrap):
+        memory, found = [torch.ones(1)], []
+
+        def drawn(count):
+            try:
+                return len(memory), random.sample(memory, count)
+            except (ValueError, TypeError) as error:
+                return type(error), str(error)
+
+        draw = wrap(drawn)
+        for count in (1, 3, 2, -1, 3, 1.5):
+            found.append(draw(count))
+            memory.append(torch.ones(1))
+        return found
+
+    random.seed(2)
+    expected = program(lambda fn: fn)
+    random.seed(2)
+    Comparison().same(expected, program(lambda fn: framejit.compile(fn, backend="eager")))
