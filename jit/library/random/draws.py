@@ -94,7 +94,7 @@ def seed(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
 @declare_operator("seed_torch(SymInt number, int place) -> Tensor", tags=DRAWS)
 def seed_torch(number: int, place: int) -> torch.Tensor:
     """Seed torch's generators, on all devices."""
-    torch.manual_seed(number)
+    torch.random.manual_seed(number)
     return torch.zeros(())
 
 

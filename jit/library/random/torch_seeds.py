@@ -10,11 +10,13 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.library.random.draws import SEED_TORCH, SET_STATE_OF_TORCH, STATE, STATE_OF_TORCH
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models, pure, unsupported
+from framejit.objects.core.registry import call_model, models, named, pure, unsupported
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Datum
 from framejit.objects.tensors.tensorobject import TensorObject
-from framejit.objects.tensors.torchcall import enter
+from framejit.objects.tensors.torchcall import enter, rest_on
+from framejit.objects.types.funcobject import FunctionObject
+from framejit.torch_state import peer
 
 CPU = torch.device("cpu")
 LARGEST = 2**63
@@ -45,7 +47,7 @@ def place_among_draws(vm: TorchVM, function: FunctionType) -> Object:
     return vm.const(len(vm.graph.outermost.notes))
 
 
-@models(torch.manual_seed)
+@models(torch.random.manual_seed)
 def manual_seed(vm: TorchVM, seed: Object) -> Object:
     """torch.manual_seed, which returns the CPU generator."""
     place, number = place_among_draws(vm, torch.manual_seed), vm.observe(seed)
@@ -53,6 +55,15 @@ def manual_seed(vm: TorchVM, seed: Object) -> Object:
         vm.unsupported(breaks.Random("torch.manual_seed"))
     enter(vm, SEED_TORCH, [number, place])
     return vm.pin(torch.default_generator)
+
+
+@named("torch.random", "manual_seed")
+def hidden_manual_seed(vm: TorchVM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """torch.manual_seed once something has imported torch's own tracer, which hides it behind another function."""
+    if not peer.hides(function.value) or peer.hidden_by(function.value) is not torch.random.manual_seed:
+        return None
+    rest_on(vm, function)
+    return call_model(vm, manual_seed, torch.random.manual_seed, args, kwargs)
 
 
 @models(torch.get_rng_state)

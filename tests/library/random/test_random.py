@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -486,3 +488,31 @@ def test_functions_put_in_the_place_of_others(monkeypatch: pytest.MonkeyPatch) -
         expected = fn(x)
         seed(4)
         assert torch.equal(compiled(x), expected)
+
+
+def test_seeds_once_torchs_own_tracer_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It puts another function around torch.manual_seed when it is imported. What a program puts around that runs as it is."""
+    importlib.import_module("torch._dynamo")
+    assert torch.manual_seed is not torch.random.manual_seed
+    seeds = []
+
+    def seeded(x: torch.Tensor) -> Any:
+        first = torch.manual_seed(3)
+        a = torch.rand_like(x)
+        torch.random.manual_seed(seed=4)
+        return first is torch.default_generator, a, torch.rand_like(x)
+
+    framejit.reset()
+    compiled = framejit.compile(seeded, backend="eager")
+    x = torch.ones(3)
+    Comparison().same(seeded(x), compiled(x))
+    assert framejit.statistics()["graph_breaks"] == 0
+
+    @functools.wraps(torch.random.manual_seed)
+    def noted(seed: int) -> Any:
+        seeds.append(seed)
+        return torch.random.manual_seed(seed + 1)
+
+    monkeypatch.setattr(torch, "manual_seed", noted)
+    Comparison().same(seeded(x), compiled(x))
+    assert seeds == [3, 3]
