@@ -339,7 +339,8 @@ def fingerprint(value: Any) -> Any:
     """Plain data that differ between objects which may lie under one name, as far as a trace takes them for constants without further guards."""
     kind = type(value)
     if classes.is_subtype(kind, type):
-        return classes.qualname(kind), tuple([(classes.module(cls), classes.qualname(cls)) for cls in classes.mro(value)]), size_of(value)
+        ancestors = tuple([(classes.module(cls), classes.qualname(cls)) for cls in classes.mro(value)])
+        return classes.qualname(kind), ancestors, size_of(value), *members_of(value)
     if kind is FunctionType:
         return "function", value.__module__, value.__qualname__, digest_of(value.__code__), written(value.__defaults__), written(value.__kwdefaults__)
     if kind is CodeType:
@@ -354,10 +355,22 @@ def fingerprint(value: Any) -> Any:
         parameters = [value] if kind is inspect.Parameter else value.parameters.values()
         return kind.__name__, tuple([(found.name, int(found.kind), written(found.default)) for found in parameters])
     if classes.is_subtype(kind, enum.Enum):
-        return classes.qualname(kind), value._name_, written(value._value_)
+        return classes.qualname(kind), value._name_, written(value._value_), *members_of(kind)
     if kind is FIELD:
         return "field", value.__reduce__()[1][0]  # its index
     return classes.module(kind), classes.qualname(kind), [written(item) for item in value] if kind in (frozenset, tuple) else None
+
+
+def members_of(cls: Any) -> tuple[Any, ...]:
+    """Plain data about the members of an enum, which a trace takes for constants; empty for other classes. Combinations of flags, which are made when they
+    are asked for, aren't among them."""
+    found = classes.class_dict(cls)
+    named, by_value, boundary = found.get("_member_map_"), found.get("_value2member_map_"), found.get("_boundary_")
+    if not classes.is_subtype(type(cls), enum.EnumMeta) or type(named) is not dict or type(by_value) is not dict:
+        return ()
+    names = [(name, member._name_, written(member._value_)) for name, member in named.items()]
+    values = sorted(repr((written(value), member._name_)) for value, member in by_value.items() if member._name_ in named)
+    return tuple(names), tuple(values), getattr(boundary, "_name_", None)
 
 
 OPAQUE = (dict, list, set, OrderedDict, MappingProxyType, ModuleType, type(torch.ops), type(os.environ), CACHED)

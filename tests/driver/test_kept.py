@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import importlib
 import itertools
 import os
@@ -11,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -293,6 +295,43 @@ def test_changes_of_objects_are_noticed(programs: Programs, change: Callable[[An
     module = programs.start()
     change(module)
     assert outcome(module) == 1
+
+
+def size_of_kind(x: torch.Tensor) -> torch.Tensor:
+    return x * len(KINDS.Kind)
+
+
+def member_by_value(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * KINDS.Kind(3).value
+    except ValueError:
+        return x
+
+
+def member_by_name(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * KINDS.Kind["C"].value
+    except KeyError:
+        return x
+
+
+def other_flags(x: torch.Tensor) -> torch.Tensor:
+    return x * (~KINDS.Option.A).value
+
+
+KINDS: Any = types.ModuleType("kept_kinds")
+
+
+@pytest.mark.parametrize("function", [size_of_kind, member_by_value, member_by_name, other_flags])
+def test_a_member_that_an_enum_has_gained_is_noticed(on_disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]) -> None:
+    """The enum is in a file of which no function was traced."""
+    monkeypatch.setitem(sys.modules, "kept_kinds", KINDS)
+    for members, compilations in ((2, 1), (2, 0), (3, 1), (3, 0)):
+        framejit.reset()
+        KINDS.Kind = enum.Enum("Kind", list(zip("ABC", range(1, members + 1), strict=False)), module="kept_kinds")
+        KINDS.Option = enum.Flag("Option", list(zip("ABC", (1, 2, 4)[:members], strict=False)), module="kept_kinds")
+        assert torch.equal(framejit.compile(function, backend="eager")(X), function(X))
+        assert framejit.statistics()["frames"] == compilations
 
 
 CIRCUMSTANCES: dict[str, Callable[[pytest.MonkeyPatch], contextlib.AbstractContextManager[Any] | None]] = {
