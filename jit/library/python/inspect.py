@@ -12,12 +12,15 @@ from framejit.guards.kinds import IsMissing, ValueIs
 from framejit.guards.source import MISSING, FunctionField, Pinned
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import models, pure, unsupported
+from framejit.objects.core.registry import app, models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.madeclass import MadeClass
+from framejit.plain import namespaces as plain
 from framejit.program.signatures import signature_of
 
+if hasattr(inspect, "_shadowed_dict_from_weakref_mro_tuple"):
+    app(inspect._shadowed_dict)(plain.shadowed_dict)  # type: ignore[attr-defined]
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
 
@@ -29,9 +32,9 @@ SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partia
 @models(inspect.signature)
 def signature(vm: VM, target: Object, **options: Object) -> Object:
     """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded."""
-    if options:
-        vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
     made = vm.observe(target)
+    if options and not (isinstance(made, MadeClass) and set(options) == {"annotation_format"}):  # the annotations of those are known values
+        vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
     if isinstance(made, MadeClass):
         return signature_of_made(vm, made)
     real = real_callable(vm, made)

@@ -62,9 +62,9 @@ def replaced(vm: VM, method: Any, pattern: Object, repl: Object, string: Object,
     """A call of `sub` or `subn`. A replacement that is a function is called in the trace."""
     new, text = vm.observe(repl), vm.observe(string)
     limit = vm.const(0) if count is None else vm.observe(count)
-    if vm.raw_type_lookup(new.cls, "__call__") is MISSING or text.cls not in (str, bytes) or limit.cls is not int:
+    if vm.raw_type_lookup(new.cls, "__call__") is MISSING or text.cls not in (str, bytes) or not issubclass(limit.cls, int):
         return fold(vm, method, *(vm.observe(each).as_real(vm) for each in (pattern, new, text, limit)))
-    found = vm.call_app(plain.substitute, [pattern, new, vm.const(text.constant(vm)), vm.const(limit.constant(vm))])
+    found = vm.call_app(plain.substitute, [pattern, new, vm.const(text.constant(vm)), vm.const(int.__int__(limit.constant(vm)))])
     return found if method is re.Pattern.subn else abstract.getitem(vm, found, vm.const(0))
 
 

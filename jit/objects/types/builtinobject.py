@@ -95,7 +95,8 @@ class BuiltinObject(IdentityConstant):
         if args and isinstance(self.value, (MethodDescriptorType, WrapperDescriptorType)):
             args = [vm.observe(args[0]), *args[1:]]
         bound = type(self.value.__self__) if self.cls is MethodWrapperType else None
-        if bound is GetSetDescriptorType or bound is MemberDescriptorType:  # a `==` could run the code of a metaclass
+        is_descriptor = bound is GetSetDescriptorType or bound is MemberDescriptorType  # a `==` could run the code of a metaclass
+        if is_descriptor and operation_of(self.value) is None:
             return call_builtin(vm, vars(bound).get(self.value.__name__, self.value), [vm.const(self.value.__self__), *args], kwargs)
         return call_builtin(vm, self.value, args, kwargs)
 
