@@ -38,7 +38,7 @@ def test_replacements_by_functions_are_part_of_the_trace() -> None:
             return match.group(1).upper() if match.group(2) else None
 
         found = [pair.sub(upper, text), pair.subn(upper, text, 2), pair.sub(upper, text, count=-1), re.sub("q", upper, text), pair.subn("-", text)]
-        empty = re.sub(r"x*", lambda match: "-", "abxd"), re.subn(b"a", lambda match: b"zz", b"banana", 2), re.sub("b", r"<\g<0>>", text)
+        empty = re.sub(r"x*", lambda match: "-", "abxd"), re.subn(b"a", lambda match: b"zz", b"banana", count=2), re.sub("b", r"<\g<0>>", text)
         calls = (lambda: pair.sub(lambda match: 3, text), lambda: pair.sub(lambda match: 1 / 0, text), lambda: re.sub(b"a", upper, text))
         return found, empty, seen, [tried(call) for call in calls], x + 1
 
