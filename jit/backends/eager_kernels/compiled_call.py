@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,13 @@ CHECKED_INDEX = "AOTI_TORCH_CHECK("
 """Inductor's C++ code has this where an index could be out of range. On one of several threads, a check that fails ends the process."""
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """By dtype, the largest error that a kernel's first results may have, relative to the largest of torch's."""
+
+
+ELF64_LITTLE = b"\x7fELF\x02\x01"
+"""The first bytes of libraries with 64-bit addresses in little-endian order."""
+ELF_HEADER = struct.Struct("<32xQ14xHH6x")
+"""The position, the size and the number of the program headers in the header of such a library (elf.h: Elf64_Ehdr)."""
+PT_GNU_STACK, PF_X = 0x6474E551, 1
 
 
 class NeverCompiled(NotCompiled):
@@ -53,7 +61,26 @@ def load(call: SymbolicCall, folder: str, threads: int) -> Kernel:
         raise NeverCompiled("Inductor calls torch's kernel for it")
     if any(CHECKED_INDEX in path.read_text() for path in Path(folder).rglob("*.cpp")):
         raise NeverCompiled("it takes indices, which have to be checked")
+    clear_executable_stack(library)
     return Kernel(library, *call.conditions())
+
+
+def clear_executable_stack(library: str) -> None:
+    """Clear the mark by which a library asks for an executable stack (ELF: the flags of PT_GNU_STACK); glibc 2.41 and later refuse to load such a library.
+
+    The linker sets the mark since torch's assembler text for constants, which are data, doesn't say that it needs none.
+    """
+    with open(library, "r+b") as file:
+        header = file.read(ELF_HEADER.size)
+        if len(header) < ELF_HEADER.size or not header.startswith(ELF64_LITTLE):
+            return
+        start, size, count = ELF_HEADER.unpack(header)
+        for place in range(start, start + size * count, size):
+            file.seek(place)
+            kind, flags = struct.unpack("<II", file.read(8))
+            if kind == PT_GNU_STACK and flags & PF_X:
+                file.seek(place + 4)
+                file.write(struct.pack("<I", flags & ~PF_X))
 
 
 def compile_pure(graph: fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
