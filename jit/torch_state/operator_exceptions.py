@@ -37,6 +37,11 @@ NOT_IN_GRAPH = unstated(
     names="from_numpy frombuffer from_file from_dlpack asarray is_inference is_nonzero is_distributed set_flush_denormal handle_torch_function "
     "boolean_dispatch assert_int_or_pair",
 )
+TAKE_ONE_DTYPE = unstated(
+    "All tensors must have one dtype, except under autocast; tensors without data are taken whatever their dtypes.",
+    why="A schema says nothing about dtypes. Other products, such as `bmm` and `dot`, compare the dtypes of tensors without data too.",
+    names="mm addmm addmm_ mv addmv addmv_ matmul __matmul__ __rmatmul__ linear",
+)
 GIVE_ELEMENTS = unstated(
     "Each element of the result is an element of the tensor.",
     why="A schema says whether a result has the memory of an argument, but not how its elements are read: `imag` and `view(dtype)` give others. "
