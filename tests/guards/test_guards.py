@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from framejit import _runtime
-from framejit.guards import script_source, tensor_source
+from framejit.guards import locks, script_source, tensor_source
 from framejit.guards.build import build
 from framejit.guards.container_sources import DictKey
 from framejit.guards.explain import describe, explain_failure, notes
@@ -55,7 +55,7 @@ from framejit.guards.tensor_spec import tensor_spec
 
 
 def test_every_accessor_and_leaf_exists_on_both_sides() -> None:
-    assert {script_source.__name__, tensor_source.__name__} < {kind.__module__ for kind in SOURCES.values()}
+    assert {locks.__name__, script_source.__name__, tensor_source.__name__} < {kind.__module__ for kind in SOURCES.values()}
     assert set(SOURCES) == set(_runtime.ACCESSORS)
     assert set(kinds_of_guards()) == set(_runtime.LEAVES)
 
