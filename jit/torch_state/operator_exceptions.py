@@ -40,7 +40,7 @@ NOT_IN_GRAPH = unstated(
 TAKE_ONE_DTYPE = unstated(
     "All tensors must have one dtype, except under autocast; tensors without data are taken whatever their dtypes.",
     why="A schema says nothing about dtypes. Other products, such as `bmm` and `dot`, compare the dtypes of tensors without data too.",
-    names="mm addmm addmm_ mv addmv addmv_ matmul __matmul__ __rmatmul__ linear",
+    names="mm dsmm spmm addmm addmm_ mv addmv addmv_ matmul __matmul__ __rmatmul__ linear",
 )
 GIVE_ELEMENTS = unstated(
     "Each element of the result is an element of the tensor.",
