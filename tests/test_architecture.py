@@ -404,11 +404,10 @@ def test_opcodes_are_known_to_version_files_only():
 
 
 def names_the_peer(node: ast.AST) -> bool:
-    """An import of it, an attribute of torch, or its name as a string that something could import. Functions in C under `torch._C` are another matter."""
+    """An import of it, an attribute of torch, or its name as a string that something could import."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.startswith("torch._dynamo") and " " not in node.value
-    is_attribute = isinstance(node, ast.Attribute) and node.attr == "_dynamo" and isinstance(node.value, ast.Name)
-    return is_attribute or any(starts(name, ["torch._dynamo"]) for name in imported(node))
+    return isinstance(node, ast.Attribute) and node.attr == "_dynamo" or any(starts(name, ["torch._dynamo"]) for name in imported(node))
 
 
 def test_the_peer_is_named_in_few_files_only():

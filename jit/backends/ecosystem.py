@@ -1,8 +1,7 @@
 """The conventions that third-party backends and torch's own libraries follow, and the names in torch that adapters need.
 
 Only this file, graph/torch_sources.py, library/directives/torch_directives.py, library/directives/declared.py and driver/torch_stance.py use
-`torch._dynamo`: its registry is where
-others register their backends, and CUDA graphs ask it which step of the program they are in.
+`torch._dynamo`: others register their backends in its registry, and CUDA graphs ask it which step of the program they are in.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module, metadata
 from types import ModuleType
@@ -182,3 +181,8 @@ def missing_names(needed: dict[str, tuple[str, ...]]) -> list[str]:
 def reader_of_data() -> int:
     """The address of the function in C with which Inductor's kernels read a tensor's address; a library of kernels is told it when it is loaded."""
     return int(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)  # type: ignore[attr-defined]
+
+
+def assert_size_stride(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], name: str | None) -> None:
+    """Check the sizes and strides of a tensor, as Inductor's code does, by torch's function in C. Raises AssertionError. `name`: the operator that made it."""
+    torch._C._dynamo.guards.assert_size_stride(tensor, size, stride, name)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from framejit.backends.ecosystem import assert_size_stride
 from framejit.backends.libraries import load_library
 from framejit.backends.views_again import ResultViews, bases_of, with_views
 from framejit.saved.custom_operators import check_operators
@@ -49,14 +50,14 @@ def code_again(code: CodeType, used: dict[str, Any], is_method: bool, operators:
 def check_metadata(tensor: torch.Tensor | None, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, name: str | None = None) -> None:
     """Check that an operator which isn't torch's has returned a tensor like that on fakes; Inductor's code asks for it from torch 2.15 on.
 
-    Raises RuntimeError for another dtype, and what torch raises for other sizes or strides. `name`: the operator, for the message.
+    Raises RuntimeError for another dtype, and AssertionError for other sizes or strides. `name`: the operator, for the message.
     """
     if tensor is None:
         return
     if tensor.dtype != dtype:
         subject = f"operator {name}" if name else "an operator"
         raise RuntimeError(f"{subject} has returned a tensor of {tensor.dtype}, and on tensors without data one of {dtype}: its fake kernel may be wrong")
-    torch._C._dynamo.guards.assert_size_stride(tensor, size, stride, name)
+    assert_size_stride(tensor, size, stride, name)
 
 
 def given_inputs(results: Sequence[int | None]) -> Call:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from types import GetSetDescriptorType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 
@@ -44,16 +43,6 @@ def add_names_of_class(names: dict[Any, None], cls: Any) -> None:
         count = 0
     for place in range(count):
         add_names_of_class(names, bases[place])
-
-
-def shadowed_dict(cls: Any) -> Any:
-    """`inspect._shadowed_dict(cls)` of newer Pythons, without the cache by weak references: the class attribute that hides the `__dict__` of instances."""
-    for entry in inspect._static_getmro(cls):  # type: ignore[attr-defined]
-        found = inspect._get_dunder_dict_of_class(entry).get("__dict__", inspect._sentinel)  # type: ignore[attr-defined]
-        its_own = type(found) is GetSetDescriptorType and found.__name__ == "__dict__" and found.__objclass__ is entry
-        if found is not inspect._sentinel and not its_own:  # type: ignore[attr-defined]
-            return found
-    return inspect._sentinel  # type: ignore[attr-defined]
 
 
 def names_of_module(self: Any) -> Any:

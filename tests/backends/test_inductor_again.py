@@ -1,4 +1,4 @@
-"""What stands for functions of Inductor's in code that another process runs."""
+"""Functions that take the place of Inductor's in code that another process runs."""
 
 from __future__ import annotations
 

@@ -320,18 +320,18 @@ def test_autocast_scopes(vm: Stub) -> None:
     assert run(vm.finish(y), torch.ones(2, 2))[0].dtype == torch.bfloat16
 
 
-def shown(function: Any) -> Any:
-    """The function itself, if torch's own tracer hides it by now."""
+def unhidden(function: Any) -> Any:
+    """The function that another one, of torch's own tracer, hides, or the function itself."""
     return peer.hidden_by(function) if peer.hides(function) else function
 
 
 def test_overridable_functions_are_known() -> None:
     """Every public function that torch says may be overridden is a node, a method, or on the list of exceptions."""
     inlined = {"autocast", "lobpcg", "pca_lowrank", "svd_lowrank"}
-    ignored = set(map(shown, torch.overrides.get_ignored_functions()))
+    ignored = set(map(unhidden, torch.overrides.get_ignored_functions()))
     unknown = []
     for namespace, functions in torch.overrides.get_overridable_functions().items():
-        for function in map(shown, functions):
+        for function in map(unhidden, functions):
             name = getattr(function, "__name__", "")
             if function in ignored or not callable(function) or name.startswith(("_", "sym_")) or name in NOT_IN_GRAPH or name in inlined:
                 continue

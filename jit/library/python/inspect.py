@@ -16,7 +16,7 @@ from framejit.objects.core.registry import app, models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.madeclass import MadeClass
-from framejit.plain import namespaces as plain
+from framejit.plain import inspect as plain
 from framejit.program.signatures import signature_of
 
 if hasattr(inspect, "_shadowed_dict_from_weakref_mro_tuple"):

@@ -90,14 +90,14 @@ def state_of(vm: VM, self: Object, is_whole: bool) -> Object:
     is_hooked = not is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
     if is_hooked or overrides(vm, self.cls, "__getstate__") or (namespace is not None and "__getstate__" in namespace.open(vm)):
         if is_whole and has_hidden_state(self.cls):
-            raise NotConstant(self)  # object's own __getstate__, which may be what is found, is told so
+            raise NotConstant(self)  # if this finds object's own __getstate__, that has to refuse the hidden state
         return abstract.call_method(vm, self, "__getstate__")
     return default_state(vm, self, is_whole)
 
 
 @models(object.__getstate__)
 def getstate(vm: VM, self: Object) -> Object:
-    """object's own `__getstate__`, called by the program, or found by a `__getattribute__` of the program's."""
+    """Call object's own `__getstate__`, which the program calls itself, or which a `__getattribute__` of the program's finds."""
     if not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)):
         raise NotConstant(self)
     return default_state(vm, self, is_whole=False)

@@ -30,7 +30,6 @@ from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types import typefields
-from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.scalarsubclass import taken_for_plain
 from framejit.program import classes
@@ -48,8 +47,6 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
     operation = operation_of(function)
     if operation is not None:
         found = torch_call(vm, operation, args, kwargs, vm.const(function))
-    elif type(function) is ClassMethodDescriptorType and function.__objclass__ in SCALARS and args and vm.observe(args[0]).value is not function.__objclass__:
-        return made_by_subclass(vm, function, args, kwargs)
     else:
         args = taken_for_plain(vm, function, args)
         found = by_registry(vm, function, args, kwargs) or by_library(vm, vm.const(function), args, kwargs)
@@ -64,12 +61,6 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
         else:
             return fold(vm, function, *real_args, **real_kwargs)
     vm.unsupported(breaks.UnsupportedCall(text_of(function, *args[:1])))
-
-
-def made_by_subclass(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
-    """A class method in C such as `int.from_bytes`, of a subclass: the subclass is called with what the method makes (Objects/longobject.c: int_from_bytes)."""
-    made = vm.observe(call_builtin(vm, function, [vm.const(function.__objclass__), *args[1:]], kwargs))
-    return abstract.call(vm, args[0], [made], {}) if made.cls is function.__objclass__ else made
 
 
 def text_of(function: Any, receiver: Object | None = None) -> str:

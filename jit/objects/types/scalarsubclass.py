@@ -9,7 +9,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, fold
 from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import SUBCLASS_WRAPPERS, c_new
 from framejit.objects.types.userobject import UserObject
@@ -139,3 +139,19 @@ def float_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object
 @models(str.__new__)
 def str_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     return made(vm, str, cls, args, kwargs)
+
+
+def makes_instances(method: Any) -> None:
+    """Register a class method in C such as `int.from_bytes`: a subclass is called with the value that the base makes (Objects/longobject.c: int_from_bytes)."""
+    base = method.__objclass__
+
+    def model(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+        given, named = [vm.observe(arg).as_real(vm) for arg in args], {name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()}
+        value = fold(vm, method.__get__(None, base), *given, **named)
+        return value if vm.observe(cls).value is base else abstract.call(vm, cls, [value], {})
+
+    models(method)(model)
+
+
+for _method in (vars(int)["from_bytes"], vars(float)["fromhex"], vars(bytes)["fromhex"]):
+    makes_instances(_method)

@@ -17,12 +17,13 @@ from framejit.library.torch.triton.triton_launch import is_kernel
 from framejit.objects.core.object import Object, Raise
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.constobject import SCALARS
 from framejit.program import code_kinds
 
 STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
 """Types of values that are assumed not to be replaced. The contents of cells, modules and classes are checked separately."""
-CONSTANTS = (bool, int, float, complex, str, bytes, NoneType, torch.dtype)
-"""Types of values that a module's constants have."""
+CONSTANTS = (*SCALARS, NoneType, torch.dtype)
+"""Types of values that a module's constants may have."""
 
 
 class SideEffects(Exception):
