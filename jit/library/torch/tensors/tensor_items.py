@@ -161,15 +161,16 @@ def is_zero(vm: TorchVM, parts: list[Object]) -> bool:
     return len(parts) == 1 and parts[0].cls is int and parts[0].is_known() and parts[0].constant(vm) == 0
 
 
-def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, UnbackedNumber]:
-    """The positions that parts of a key select, by dimension, once the graph checks that they are in range. Empty if there are none, or not all can be checked.
+def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, Object]:
+    """The positions that parts of a key select, by dimension, once the graph checks that they are in range, or guards read them. Empty if there are none, or
+    if neither can be done for one of them.
 
     In eager such an item is a view of the tensor, selected by a number: a tensor without dimensions isn't an index like those with dimensions.
     """
     dims = dimensions_of(parts, tensor.look(vm).dim()) if vm.graph.unbacked.may_begin() and any(map(is_place, parts)) else None
     if dims is None:
         return {}
-    found = {}
+    found: dict[int, Object] = {}
     for part, dim in zip(parts, dims, strict=True):
         if is_place(part):
             number = number_out_of(vm, part, "__index__") if isinstance(part, TensorObject) else part
@@ -177,9 +178,12 @@ def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> di
             if not isinstance(number, UnbackedNumber):
                 return {}
             is_sure = is_drawn_within(vm, number, size)
-            for symbol, end in ((">=", operators.unary_op(vm, "-", size)), ("<", size)):
-                if not is_checked(vm, operators.compare(vm, symbol, number, end), is_sure):
+            ends = ((">=", operators.unary_op(vm, "-", size)), ("<", size))
+            if not all(is_checked(vm, operators.compare(vm, symbol, number, end), is_sure) for symbol, end in ends):
+                value = vm.graph.unbacked.settled(number)
+                if value is None:
                     return {}
+                number = vm.const(value)  # guards read it
             found[dim] = number
     return found
 
