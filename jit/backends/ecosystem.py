@@ -138,6 +138,8 @@ _INDUCTOR: dict[str, tuple[str, ...]] = _AOT | {
     "torch._inductor.config:get_type": (),
     "torch._inductor.config:freezing": (),
     "torch._inductor.config:triton.cudagraphs": (),
+    "torch._inductor.cpu_vec_isa:VecISA.check_build": ("code",),
+    "torch._inductor.cpu_vec_isa:_get_isa_dry_compile_fingerprint": ("isa_flags",),
 }
 _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
     "eager": _EAGER,

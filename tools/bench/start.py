@@ -37,7 +37,11 @@ from tools.bench import fresh, markdown
 from tools.models import WIDE, Example, decoder, encoder, image_model, scalar_loss, vision
 
 COMPILERS = ("framejit", "whole", "torch", "marked")
-PROBE = "import torch; torch.compile(lambda x: (x.sin() * x.cos()).exp().sum(0))(torch.randn(7, 5))"
+PROBE = """
+import framejit, torch
+for compiler in torch.compile, framejit.compile:
+    compiler(lambda x: (x.sin() * x.cos()).exp().sum(0))(torch.randn(7, 5))
+"""
 CACHES_OFF = {"FRAMEJIT_CACHE": "0", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 ARTIFACT = "BENCH_ARTIFACT"
 """The variable that names the file of an artifact (tools/bench/second.py)."""
@@ -195,7 +199,7 @@ def run_one(name: str, measure: str, compiler: str, seconds: float) -> dict[str,
 
 @contextlib.contextmanager
 def without_caches() -> Iterator[dict[str, str]]:
-    """The environment of a process that finds only what Inductor makes once on each machine: tests of the C++ compiler, and a precompiled header."""
+    """The environment of a process that finds only what each compiler makes once on each machine: tests of the C++ compiler, and a precompiled header."""
     folder = Path(tempfile.gettempdir()) / f"framejit-start-{os.getpid()}"
     probed = folder.with_suffix(".probed")
     environment = {**fresh.environment(), **CACHES_OFF, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
@@ -249,7 +253,7 @@ def document(rows: Sequence[Sequence[str]], traces: Sequence[Sequence[str]], gro
         f"Written by `python -m tools.bench.start --markdown docs/start-table.md` ({machine}).",
         "",
         "Seconds of CPU, of the process and of the C++ compilers that it starts, until the first result (or the first gradients) with Inductor, in a fresh",
-        "process without caches. The tests of the C++ compiler that Inductor makes once on each machine don't count.",
+        "process without caches. The tests of the C++ compiler that are made once on each machine don't count.",
         "",
         "`ratio`: framejit's beside torch.compile's; `ratio to marks`: beside torch.compile's with each layer marked as a",
         "`nested_compile_region`, which framejit needs no marks for; `call`: the time of a later call beside that without regions.",
