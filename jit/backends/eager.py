@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType, MethodType
@@ -52,7 +53,7 @@ def graph_again(code: CodeType, names: Mapping[str, Any], attributes: Mapping[st
     holder.__dict__.update(attributes)
     own = code.replace(co_filename=f"<eval_with_key>.again{next(_numbers)}")
     node_lines.note(own, lines, holder)
-    return boxed(MethodType(FunctionType(own, dict(names)), holder))
+    return boxed(MethodType(FunctionType(own, {"__builtins__": builtins, **names}), holder))
 
 
 BACKEND = Backend(

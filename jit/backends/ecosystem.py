@@ -139,6 +139,9 @@ _INDUCTOR: dict[str, tuple[str, ...]] = _AOT | {
     "torch._inductor.config:freezing": (),
     "torch._inductor.config:triton.cudagraphs": (),
     "torch._inductor.cpu_vec_isa:VecISA.check_build": ("code",),
+    "torch._inductor.fx_passes.joint_graph:lazy_init": (),
+    "torch._inductor.fx_passes.joint_graph:patterns": (),
+    "torch._inductor.fx_passes.post_grad:pass_patterns": (),
     "torch._inductor.cpu_vec_isa:_get_isa_dry_compile_fingerprint": ("isa_flags",),
 }
 _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {

@@ -29,6 +29,7 @@ from framejit.backends.calling import unbox
 from framejit.backends.contexts import share_memory
 from framejit.backends.ecosystem import compile_lock
 from framejit.backends.inductor_code import CompiledPart, CompiledParts, InputsOnly, note_maker
+from framejit.backends.inductor_patterns import patterns_that_leave
 from framejit.backends.inductor_shortcuts import shortcuts
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
@@ -163,7 +164,8 @@ def as_framejit_compiles(apart: str) -> Iterator[None]:
     """In force while Inductor compiles a graph, or loads it from its cache: the cache keeps code for framejit apart from torch.compile's, and
     code for graphs with another `apart` (see `compile_inductor`) from the code for this one."""
     tag = config_of_compiler.cache_key_tag
-    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + apart + tag), together(), version_kept(), shortcuts():
+    tag = tag if tag.startswith(OWN_TAG) else OWN_TAG + apart + tag
+    with config_of_compiler.patch(cache_key_tag=tag), together(), version_kept(), shortcuts(), patterns_that_leave():
         yield
 
 

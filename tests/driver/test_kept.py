@@ -629,6 +629,24 @@ def run(program: str, **variables: str) -> str:
     return done.stdout
 
 
+IMPORTED_IN_C = """
+    import torch
+    import framejit
+    from framejit.driver import kept
+
+    def step(x):
+        return x + torch.full((3,), 1 / 4)  # for its first call, torch imports a module in C++
+
+    kept.LEAST_SECONDS = 0
+    print(framejit.compile(step, backend="eager")(torch.ones(3)).tolist(), framejit.statistics()["frames"])
+"""
+
+
+def test_kept_graphs_import_what_their_operators_need(tmp_path: pathlib.Path) -> None:
+    variables = {"FRAMEJIT_CACHE": "1", "FRAMEJIT_CACHE_DIR": str(tmp_path), "FRAMEJIT_CHECK": ""}
+    assert [run(IMPORTED_IN_C, **variables).split()[-1] for _ in range(2)] == ["1", "0"]
+
+
 OF_THE_PROCESS = """
     import copy
     import enum
