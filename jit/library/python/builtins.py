@@ -44,6 +44,7 @@ from framejit.objects.types.dictobject import dict_of
 from framejit.objects.types.iteratorfields import STEPS, FieldIterator
 from framejit.objects.types.iterobject import callable_iterator
 from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.scalarsubclass import ScalarSubclassObject
 from framejit.objects.types.sequence import sort
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.userobject import attribute_name
@@ -442,6 +443,8 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
 @models(str.format)
 def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> Object:
     """str.format. Constants are formatted at once; others by their own `__format__`, if the template refers to them simply."""
+    if isinstance(template, ScalarSubclassObject):
+        return template  # see `scalarsubclass.MARKS`
     observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
     given = [*observed, *named.values()]

@@ -24,6 +24,10 @@ OTHERS: dict[Any, dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 """For each base and special method of it, the bases of other arguments that it takes for the exact values in them."""
 FORMAT = tuple(base.__format__ for base in BASES)
+MARKS: dict[Any, str] = {str.format: "{}", str.format_map: "{}", str.__mod__: "%"}
+"""The characters without which a text that isn't empty, an instance of a subclass too, is itself the result (Objects/stringlib/unicode_format.h)."""
+PARTITIONS: tuple[Any, ...] = (str.partition, str.rpartition)
+"""Methods whose result holds the text itself if the separator isn't in it (Objects/stringlib/partition.h)."""
 READ_BY = {int: vars(int)["real"], float: vars(float)["real"]}
 """For each base, the attribute `real` in C that gives the exact value, for guards. There is none for str."""
 
@@ -96,9 +100,18 @@ def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
             return args
     taken = OTHERS.get(base, {}).get(function.__name__, ()) if type(function) is WrapperDescriptorType else ()
     try:
+        if isinstance(receiver, ScalarSubclassObject) and is_in_the_result(vm, function, receiver.plain_value(vm), rest):
+            return args
         return [plain_of(vm, receiver, BASES), *[plain_of(vm, vm.observe(arg), taken) for arg in rest]] if taken else [plain_of(vm, receiver, BASES), *rest]
     except NotConstant:
         return args
+
+
+def is_in_the_result(vm: VM, function: Any, text: Object, rest: list[Object]) -> bool:
+    """Return whether a method of str returns the text itself, an instance of a subclass too, or a tuple with it. Raises NotConstant."""
+    if function in MARKS:
+        return text.constant(vm) != "" and not any(mark in text.constant(vm) for mark in MARKS[function])
+    return function in PARTITIONS and len(rest) == 1 and issubclass(vm.observe(rest[0]).cls, str) and rest[0].constant(vm) not in text.constant(vm)
 
 
 def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:

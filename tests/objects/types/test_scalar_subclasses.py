@@ -74,6 +74,14 @@ def texts(t):
         loud % 2, "%s" % loud, "{}".format(loud), f"{loud}", "-".join([c, loud]), loud + loud
 
 
+def templates(t):
+    plain, fields, empty, escaped = Name("a b"), Name("a{}b"), Name(""), Name("a{{b")
+    formatted = [each.format(t.ndim) for each in (plain, fields, empty, escaped)] + [plain.format_map({}), escaped.format_map({"k": 1})]
+    return formatted, [type(each).__name__ for each in formatted], formatted[0] is plain, formatted[4] is plain, plain.format(key=t) is plain, \
+        [type(part).__name__ for part in (*plain.partition("-"), *plain.rpartition("-"), *plain.partition(" "), plain % {}, plain % (), Name("%%") % ())], \
+        plain.partition(Name("c"))[0] is plain, plain % {"a": t} is plain
+
+
 def as_keys(t):
     table = {Steps(5): t, Name("abc"): t + 1, 2.0: t * 2}
     return table[5], table["abc"], table[Inches(1.0)], Steps(2) in table, [type(key).__name__ for key in table]
@@ -84,7 +92,7 @@ def overridden(t):
     return a + 1, 1 + a, a == 7, t * a, type(a).__name__
 
 
-@pytest.mark.parametrize("program", [arithmetic, instances, texts, as_keys, overridden])
+@pytest.mark.parametrize("program", [arithmetic, instances, texts, templates, as_keys, overridden])
 def test_instances_made_in_compiled_functions(program):
     framejit.reset()
     agree(program, x, fullgraph=False)
