@@ -5,13 +5,16 @@ A model says what an accepted call means. The function itself rejects others, wi
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
 import inspect
 import itertools
+import math
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -38,12 +41,16 @@ NAMED: dict[int, frozenset[str]] = {
 NOT_CALLABLE = 1 << 7
 """Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class; `__new__` doesn't."""
 
-COUNTED: tuple[Any, ...] = (list, dict, set, frozenset, tuple, str, bytes, collections.deque)
-"""Builtin types whose methods say how many arguments they take, which an empty instance says as well."""
+COUNTED: dict[Any, Callable[[], Any]] = {
+    **{cls: cls for cls in (list, dict, set, frozenset, tuple, str, bytes, bytearray, collections.deque, collections.OrderedDict)},
+    array.array: lambda: array.array("b"),
+}
+"""Builtin types whose methods say how many arguments they take, and what makes an empty instance, which says it as well."""
 PARSERS: tuple[Any, ...] = (
     abs, all, any, ascii, bin, callable, chr, delattr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, iter, len, max, min, next, oct,
     ord, pow, repr, round, setattr, sorted, sum, bool, bytes, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed, set,
     slice, str, tuple, zip, *[made for made in vars(itertools).values() if isinstance(made, type)],
+    *[function for function in vars(math).values() if callable(function)],
 )  # fmt: skip
 """Functions and types without side effects, which say of None as well how many arguments they take."""
 ARGUMENTS_COUNTED = re.compile(
@@ -87,11 +94,11 @@ class Acceptance:
         if not kwargs and self.least <= len(args) <= self.most:
             return
         placeholders: list[Any] = [None] * len(args)
-        if isinstance(self.real, MethodDescriptorType):
+        if isinstance(self.real, (MethodDescriptorType, WrapperDescriptorType)):
             receiver = self.receiver
             if receiver is None or receiver not in COUNTED or not args or not classes.is_subtype(vm.observe(args[0]).cls, receiver):
                 return
-            placeholders[0] = receiver()
+            placeholders[0] = COUNTED[receiver]()
         elif not any(self.real is parser for parser in PARSERS):
             return
         try:

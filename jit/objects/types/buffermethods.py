@@ -10,6 +10,7 @@ from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, NotConstant, Object, fold
 from framejit.objects.core.registry import models, models_by_default, pure
 from framejit.objects.types.bufferobject import BUFFERS, BufferIterator, BufferObject
+from framejit.objects.types.constobject import NONE
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.objects.types.iteratorfields import FieldIterator
 from framejit.objects.types.iterobject import IteratorObject
@@ -20,6 +21,9 @@ NOT_SIMULATED = frozenset({
     "__init__", "__getattribute__", "__buffer__", "__release_buffer__", "__sizeof__", "__alloc__", "tofile", "fromfile", "buffer_info", "fromunicode",
 })  # fmt: skip
 """Methods that show memory, or do more than take and give constants."""
+
+STEPPED = (GeneratorObject, IteratorObject, FieldIterator)
+"""Iterators whose steps are traced."""
 
 pure(bytearray.maketrans, array._array_reconstructor)  # type: ignore[attr-defined]
 
@@ -83,7 +87,7 @@ def extend(vm: VM, self: Object, iterable: Object) -> Object:
 
 def taken(vm: VM, iterable: Object) -> Object:
     """An argument that gives the items of a bytearray: for an iterator that runs traced code, the list of its items, up to the first one that is no byte."""
-    if not isinstance(iterable, (GeneratorObject, IteratorObject, FieldIterator)):
+    if not isinstance(iterable, STEPPED):
         return iterable
     items: list[Object] = []
     for item in abstract.each(vm, iterable):
@@ -104,8 +108,23 @@ def make_bytearray(vm: VM, source: Object | None = None, encoding: Object | None
     return fold(vm, bytearray, *([] if source is None else [taken(vm, vm.observe(source)).as_real(vm)]))
 
 
+@models(array.array.extend)
+def extend_array(vm: VM, self: Object, iterable: Object) -> Object:
+    """array_iter_extend: each item of an iterator is added before the next is taken."""
+    iterable = vm.observe(iterable)
+    if not isinstance(iterable, STEPPED):
+        return simulated("extend")(vm, self, iterable)
+    for item in abstract.each(vm, iterable):
+        simulated("append")(vm, self, item)
+    return NONE
+
+
 @models(array.array)
 def make_array(vm: VM, typecode: Object, initializer: Object | None = None) -> Object:
+    if initializer is not None and isinstance(vm.observe(initializer), STEPPED):
+        made = fold(vm, array.array, vm.observe(typecode).as_real(vm))
+        extend_array(vm, made, initializer)
+        return made
     return fold(vm, array.array, *[vm.observe(arg).as_real(vm) for arg in (typecode, initializer) if arg is not None])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import collections
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +46,19 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "len": lambda l, d, s: len(l, d),
     "cycle": lambda l, d, s: itertools.cycle(),
     "repeat": lambda l, d, s: itertools.repeat(),
+    "pop of an array": lambda l, d, s: array.array("i", l).pop(1, 2),
+    "insert into an array": lambda l, d, s: array.array("i", l).insert(),
+    "reverse of an array by name": lambda l, d, s: array.array("i", l).reverse(x=1),
+    "item of an array": lambda l, d, s: array.array("i", l).__getitem__(),
+    "two items of an array": lambda l, d, s: array.array("i", l).__setitem__(0),
+    "item of another type": lambda l, d, s: array.array("i", l).__setitem__("a", 1),
+    "item of a list": lambda l, d, s: l.__setitem__(),
+    "deleted item of a list": lambda l, d, s: l.__delitem__(),
+    "find in a bytearray": lambda l, d, s: bytearray(b"abc").find(),
+    "items of an ordered dict": lambda l, d, s: collections.OrderedDict(d).items(1),
+    "setdefault of an ordered dict": lambda l, d, s: collections.OrderedDict(d).setdefault(),
+    "sqrt": lambda l, d, s: math.sqrt(),
+    "atan2": lambda l, d, s: math.atan2(1.0),
 }
 
 

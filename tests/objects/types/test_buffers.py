@@ -7,13 +7,13 @@ import copy
 import pickle
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from agreement import raising, tried
+from agreement import agree, raising, tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from named import Programs
@@ -251,3 +251,41 @@ def test_a_match_refers_to_its_bytearray() -> None:
     compiled = framejit.compile(fn, backend="eager")
     for _ in range(2):
         assert repr(compiled(torch.ones(1))) == repr(fn(torch.ones(1)))
+
+
+def test_an_array_takes_the_items_of_an_iterator_one_by_one() -> None:
+    def taken(x: torch.Tensor, items: list[Any]) -> Any:
+        made = array.array("i", (item for item in items))
+        seen = []
+
+        def growing() -> Iterator[Any]:
+            for item in items:
+                seen.append(len(made))
+                yield item
+
+        try:
+            made.extend(growing())
+        except TypeError as error:
+            return x + 1, made, seen, str(error)
+        return x + 1, made, seen, array.array("b", iter(items))
+
+    for items in ([1, 2, 3], []):
+        framejit.reset()
+        agree(taken, torch.ones(2), items)
+        assert framejit.statistics()["graph_breaks"] == 0
+
+
+def test_an_array_stops_at_the_first_item_that_it_refuses() -> None:
+    def refused(x: torch.Tensor, items: list[Any]) -> Any:
+        made, left = array.array("i", [7]), iter(items)
+        errors = []
+        for call in (made.extend, lambda given: array.array("b", given)):
+            try:
+                call(left)
+            except (TypeError, OverflowError) as error:
+                errors.append(str(error))
+        return x + 1, made, errors, list(left)
+
+    framejit.reset()
+    agree(refused, torch.ones(2), [1, "no", 2, 300, 4])
+    assert framejit.statistics()["graph_breaks"] == 0
