@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
@@ -111,7 +112,7 @@ def delete_deref(vm: VM, frame: Frame, instruction: Instruction) -> None:
 
 @op("LOAD_FROM_DICT_OR_DEREF", "namespace -- value")
 def load_from_dict_or_deref(vm: VM, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
-    value = namespace.lookup(vm, instruction.value)
+    value = _named(vm, namespace, instruction.value)
     return value if value is not None else load_deref(vm, frame, instruction)
 
 
@@ -148,18 +149,21 @@ def delete_global(vm: VM, frame: Frame, instruction: Instruction) -> None:
 
 @op("LOAD_NAME", "-- value")
 def load_name(vm: VM, frame: Frame, instruction: Instruction) -> Object:
-    value = _namespace(frame).lookup(vm, instruction.value)
+    value = _named(vm, _namespace(frame), instruction.value)
     return value if value is not None else _global(vm, frame, instruction.value)
 
 
 @op("STORE_NAME", "value --")
 def store_name(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
-    _namespace(frame).store(vm, instruction.value, value)
+    _store(vm, _namespace(frame), instruction.value, value)
 
 
 @op("DELETE_NAME", "--")
 def delete_name(vm: VM, frame: Frame, instruction: Instruction) -> None:
-    if not _namespace(frame).delete(vm, instruction.value):
+    namespace = _namespace(frame)
+    if namespace.cls is not dict:
+        vm.unsupported(breaks.UnsupportedOperation(f"deleting a name from a {namespace.type_name}"))
+    if not namespace.delete(vm, instruction.value):
         _undefined(vm, instruction.value)
 
 
@@ -170,15 +174,15 @@ def load_locals(vm: VM, frame: Frame, instruction: Instruction) -> Any:
 
 @op("LOAD_FROM_DICT_OR_GLOBALS", "namespace -- value")
 def load_from_dict_or_globals(vm: VM, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
-    value = namespace.lookup(vm, instruction.value)
+    value = _named(vm, namespace, instruction.value)
     return value if value is not None else _global(vm, frame, instruction.value)
 
 
 @op("SETUP_ANNOTATIONS", "--")
 def setup_annotations(vm: VM, frame: Frame, instruction: Instruction) -> None:
     namespace = _namespace(frame)
-    if namespace.lookup(vm, "__annotations__") is None:
-        namespace.store(vm, "__annotations__", build.dict_(vm, []))
+    if _named(vm, namespace, "__annotations__") is None:
+        _store(vm, namespace, "__annotations__", build.dict_(vm, []))
 
 
 @op("LOAD_BUILD_CLASS", "-- build_class")
@@ -196,6 +200,25 @@ def _namespace(frame: Frame) -> Any:
     return frame.namespace if frame.namespace is not None else frame.globals
 
 
+def _named(vm: VM, namespace: Any, name: str) -> Object | None:
+    """The value of a name in a dict of variables. A subclass of dict, as a metaclass may make for a class body, is asked by `namespace[name]`."""
+    if namespace.cls is dict:
+        return namespace.lookup(vm, name)  # type: ignore[no-any-return]
+    try:
+        return abstract.getitem(vm, namespace, build.const(vm, name))
+    except Raise as raised:
+        if not issubclass(raised.exc.cls, KeyError):
+            raise
+        return None
+
+
+def _store(vm: VM, namespace: Any, name: str, value: Object) -> None:
+    if namespace.cls is dict:
+        namespace.store(vm, name, value)
+    else:
+        abstract.setitem(vm, namespace, build.const(vm, name), value)
+
+
 def _global(vm: VM, frame: Frame, name: str) -> Object:
     value = _item(vm, frame.globals, name)
     return value if value is not None else _builtin(vm, frame, name)
@@ -208,14 +231,8 @@ def _builtin(vm: VM, frame: Frame, name: str) -> Object:
 
 def _item(vm: VM, namespace: Namespace, name: str) -> Object | None:
     """The value of a name in globals or builtins. A subclass of dict, which programs may pass to `eval`, is asked by `namespace[name]`."""
-    if namespace.cls is dict:
-        return imports.imported(vm, name, namespace.lookup(vm, name))
-    try:
-        return abstract.getitem(vm, namespace, build.const(vm, name))
-    except Raise as signal:
-        if not issubclass(signal.exc.cls, KeyError):
-            raise
-        return None
+    found = _named(vm, namespace, name)
+    return imports.imported(vm, name, found) if namespace.cls is dict else found
 
 
 def _undefined(vm: VM, name: str) -> Any:

@@ -34,7 +34,7 @@ def build_class(vm: VM, function: Object, name: Object, *bases: Object, **kwargs
     namespace = prepared(vm, meta, name, resolved, kwargs)
     cell = vm.observe(vm.run_function(body, {}, None, namespace))
     if not all(isinstance(vm.observe(base), TypeObject) for base in bases):
-        namespace.store(vm, "__orig_bases__", TupleObject(list(bases)))
+        abstract.setitem(vm, namespace, vm.const("__orig_bases__"), TupleObject(list(bases)))
     made = vm.observe(abstract.call(vm, meta, [name, TupleObject(resolved), namespace], kwargs))
     if isinstance(made, TypeObject) and cell.cls is not type(None) and vm.observe(cell.load(vm) or NONE) is not made:  # type: ignore[attr-defined]
         vm.unsupported(breaks.UnsupportedCall("making a class whose metaclass doesn't pass the namespace on"))
@@ -64,7 +64,7 @@ def prepared(vm: VM, meta: Object, name: Object, bases: list[Object], kwargs: di
         return dict_of(vm, [])
     prepare = abstract.lookup_attr(vm, meta, "__prepare__")
     namespace = dict_of(vm, []) if prepare is None else vm.observe(abstract.call(vm, prepare, [name, TupleObject(bases)], kwargs))
-    if not isinstance(namespace, DictObject) or namespace.cls is not dict or namespace.source is not None:
+    if not isinstance(namespace, DictObject) or namespace.source is not None:
         vm.unsupported(breaks.UnsupportedCall(f"making a class in a namespace that is a {namespace.type_name}"))
     return namespace
 

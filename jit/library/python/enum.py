@@ -13,8 +13,10 @@ from framejit.objects.core.object import VM, Object, Raise, fold
 from framejit.objects.core.registry import Model, around, models
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import EnumObject
+from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.objects.types.typeobject import TypeObject
 from framejit.program import classes
 
 EnumType: Any = enum.EnumMeta
@@ -27,6 +29,8 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
     """
 
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        if is_of_trace(vm, args[0]):
+            return traced(vm, function, *args, **kwargs)
         objs = [vm.observe(arg) for arg in args]
         real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
         if shows_name:
@@ -36,6 +40,19 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
         return fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
 
     models(function)(model)
+
+
+def is_of_trace(vm: VM, owner: Object) -> bool:
+    """Return whether the trace has made a class of constants, or that of a member: its look-ups are traced."""
+    owner = vm.observe(owner)
+    return id(owner.value if isinstance(owner, TypeObject) else owner.cls) in classes.STAND_INS
+
+
+def traced(vm: VM, function: FunctionType, *args: Object, **kwargs: Object) -> Object:
+    """The result of a function's own code."""
+    own = vm.pin(function)
+    assert isinstance(own, FunctionObject)
+    return own.inline(vm, list(args), kwargs)
 
 
 def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
@@ -56,6 +73,8 @@ folded(EnumType.__call__, "_missing_")
 @around(EnumType.__call__)
 def member_of_value(vm: VM, cls: Object, *args: Object, own: Model, **kwargs: Object) -> Object:
     """`Cls(value)`. For a value that no member has, the class's own `_missing_` is called, which is traced."""
+    if is_of_trace(vm, cls):
+        return traced(vm, EnumType.__call__, cls, *args, **kwargs)
     given = [vm.observe(arg) for arg in args]
     real = vm.observe(cls).constant(vm)
     if not real._member_map_ and (len(given) > 1 or kwargs):
@@ -92,11 +111,15 @@ for _name in ("__or__", "__and__", "__xor__"):
 
 @models(EnumType.__iter__, enum.Flag.__iter__)
 def members(vm: VM, owner: Object) -> Object:
+    if is_of_trace(vm, owner):
+        return traced(vm, EnumType.__iter__ if isinstance(vm.observe(owner), TypeObject) else enum.Flag.__iter__, owner)
     return SequenceIterator(TupleObject([vm.const(member) for member in vm.observe(owner).constant(vm)]), tuple_iterator)
 
 
 @models(EnumType.__reversed__)
 def members_reversed(vm: VM, owner: Object) -> Object:
+    if is_of_trace(vm, owner):
+        return traced(vm, EnumType.__reversed__, owner)
     return SequenceIterator(TupleObject([vm.const(member) for member in reversed(vm.observe(owner).constant(vm))]), tuple_iterator)
 
 

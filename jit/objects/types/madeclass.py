@@ -58,11 +58,11 @@ class UntoldWithoutDict:
 class MadeClass(TypeObject):
     """A class made by the trace. `value` is its stand-in.
 
-    `initial`: the namespace from which it is made. `changes`: what has been set since, None for what has been deleted. `finishers`: functions in C that the
-    metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `trail`: of the trace that has made it.
+    `initial`: the namespace from which it is made. `changes`: what has been set since, None for what has been deleted. `removed`: the names that have been
+    deleted, some of which may have been set again. `finishers`: functions in C that the metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `trail`: of the trace that has made it.
     """
 
-    __slots__ = ("bases", "initial", "changes", "finishers", "namespace", "trail")
+    __slots__ = ("bases", "initial", "changes", "removed", "finishers", "namespace", "trail")
     is_stand_in = True
 
     def __init__(self, stand_in: type, bases: list[Object], initial: dict[str, Object], trail: Trail) -> None:
@@ -71,6 +71,7 @@ class MadeClass(TypeObject):
         self.bases = bases
         self.initial = initial
         self.changes: dict[str, Object | None] = {}
+        self.removed: frozenset[str] = frozenset()
         self.finishers: tuple[Callable[[type], object], ...] = ()
         self.namespace: DictObject | None = None
 
@@ -106,13 +107,17 @@ class MadeClass(TypeObject):
         raise NotConstant(self)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        """type_setattro, where the metaclass has nothing to say about it."""
-        is_plain = vm.raw_type_lookup(self.cls, "__setattr__" if value is not None else "__delattr__") in (type.__setattr__, type.__delattr__)
+        """slot_tp_setattro of the metaclass."""
+        special = "__setattr__" if value is not None else "__delattr__"
+        if vm.raw_type_lookup(self.cls, special) is type.__dict__[special]:
+            self.set_own(vm, name, value)
+        else:
+            call_special(vm, self, special, vm.const(name), *([] if value is None else [value]))
+
+    def set_own(self, vm: VM, name: str, value: Object | None) -> None:
+        """type_setattro, where the metaclass has no descriptor of this name."""
         special = name.startswith("__") and name.endswith("__")
-        if value is None:
-            is_plain = is_plain and not special and self.own(vm, name) is not None
-        elif self.changes.get(name, value) is None:
-            is_plain = False  # it would come at another place in the order of attributes
+        is_plain = value is not None or (not special and self.own(vm, name) is not None)
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
         if name == "__module__" and value is not None and vm.observe(value).cls is not str:
@@ -121,7 +126,10 @@ class MadeClass(TypeObject):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
         raw = MISSING if value is None else stand_in_for(vm, value)
-        vm.trail.changed(self, self._restore, dict(self.changes), name, classes.class_dict(self.value).get(name, MISSING))
+        vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, classes.class_dict(self.value).get(name, MISSING))
+        if self.changes.get(name, value) is None or (value is None and name in self.initial):
+            self.removed |= {name}
+            self.changes.pop(name, None)  # it comes at the end of the order of attributes
         self.changes[name] = None if value is None else vm.observe(value)
         self._set_like(name, raw)
         if self.namespace is not None and value is not None:
@@ -135,8 +143,8 @@ class MadeClass(TypeObject):
         else:
             type.__setattr__(self.value, name, raw)
 
-    def _restore(self, changes: dict[str, Object | None], name: str, raw: Any) -> None:
-        self.changes = changes
+    def _restore(self, changes: dict[str, Object | None], removed: frozenset[str], name: str, raw: Any) -> None:
+        self.changes, self.removed = changes, removed
         self._set_like(name, raw)
 
     def contents(self, vm: VM) -> DictObject:
@@ -168,22 +176,29 @@ class MadeClass(TypeObject):
         cg.call_const(build_class, 5)
 
     def needs_fill(self) -> bool:
-        return bool(self.changes) or any(map(self.names_owner, self.initial))
+        return bool(self.changes or self.removed) or any(map(self.names_owner, self.initial))
 
     def fill(self, cg: Codegen) -> None:
-        late = {name: value for name, value in self.initial.items() if self.names_owner(name)}
-        for name, value in (*late.items(), *self.changes.items()):
+        for name in self.removed:
             cg.load(self)
             cg.load_const(name)
-            if value is None:
-                cg.call_const(type.__delattr__, 2)
-            else:
+            cg.call_const(delete_attribute, 2)
+            cg.pop_top()
+        for name, value in ({name: self.initial[name] for name in self.late()} | self.changes).items():
+            if value is not None:
+                cg.load(self)
+                cg.load_const(name)
                 cg.load(value)
                 cg.call_const(type.__setattr__, 3)
-            cg.pop_top()
+                cg.pop_top()
+
+    def late(self) -> list[str]:
+        """The names of the namespace whose values are set after the class has been made."""
+        return [name for name in self.initial if self.names_owner(name) and name not in self.changes]
 
     def referents(self) -> list[Object]:
-        return [*self.bases, *self.initial.values(), *(value for value in self.changes.values() if value is not None)]
+        initial = [value for name, value in self.initial.items() if name not in self.changes or not self.names_owner(name)]
+        return [*self.bases, *initial, *(value for value in self.changes.values() if value is not None)]
 
 
 class ClassDict(MappingProxyObject):
@@ -255,6 +270,12 @@ class Announced:
 
     def referents(self) -> list[Object]:
         return [self.made]
+
+
+def delete_attribute(cls: type, name: str) -> None:
+    """Delete an attribute of a new class (runs in generated code), which may not have it: the trace may have set and deleted it again."""
+    with contextlib.suppress(AttributeError):
+        type.__delattr__(cls, name)
 
 
 def build_class(meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any], finishers: tuple[Callable[[type], object], ...]) -> type:

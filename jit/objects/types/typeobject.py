@@ -85,6 +85,10 @@ class TypeObject(IdentityConstant):
             vm.unsupported(breaks.UnsupportedOperation(f"deleting an attribute of the class {classes.qualname(self.value)}"))
         vm.store_on_class(self.value, name, vm.observe(value))
 
+    def set_own(self, vm: VM, name: str, value: Object | None) -> None:
+        """type_setattro. An attribute of a class from outside is set in one way only."""
+        self.setattr(vm, name, value)
+
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """type_call, or the model of this very class."""
         real = self.value
@@ -149,6 +153,15 @@ def type_getattribute(vm: VM, self: Object, name: Object) -> Object:
     if not issubclass(name.cls, str):
         vm.raise_(TypeError, f"attribute name must be string, not '{name.type_name}'")
     return self.getattribute(vm, str(name.constant(vm)))
+
+
+@models(type.__setattr__, type.__delattr__)
+def type_setattr(vm: VM, self: Object, name: Object, *value: Object) -> Object:
+    self, name = vm.observe(self), vm.observe(name)
+    if not isinstance(self, TypeObject) or name.cls is not str:
+        vm.unsupported(breaks.UnsupportedCall("type.__setattr__ of what is no class, or with a name that is no string"))
+    self.set_own(vm, name.constant(vm), value[0] if value else None)
+    return vm.const(None)
 
 
 class SuperObject(Object):
