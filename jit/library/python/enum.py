@@ -36,6 +36,8 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
         if shows_name:
             typefields.name_of(vm, real[0] if isinstance(real[0], type) else type(real[0]))
         if asks and not is_enums_own(vm, real, asks):
+            if isinstance(objs[0], EnumObject):
+                return traced(vm, function, *args, **kwargs)
             vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.observe(args[0]).name_when_called}"))
         return fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
 
@@ -48,7 +50,7 @@ def is_of_trace(vm: VM, owner: Object) -> bool:
     return id(owner.value if isinstance(owner, TypeObject) else owner.cls) in classes.STAND_INS
 
 
-def traced(vm: VM, function: FunctionType, *args: Object, **kwargs: Object) -> Object:
+def traced(vm: VM, function: Any, *args: Object, **kwargs: Object) -> Object:
     """The result of a function's own code."""
     own = vm.pin(function)
     assert isinstance(own, FunctionObject)
@@ -73,12 +75,13 @@ folded(EnumType.__call__, "_missing_")
 @around(EnumType.__call__)
 def member_of_value(vm: VM, cls: Object, *args: Object, own: Model, **kwargs: Object) -> Object:
     """`Cls(value)`. For a value that no member has, the class's own `_missing_` is called, which is traced."""
-    if is_of_trace(vm, cls):
-        return traced(vm, EnumType.__call__, cls, *args, **kwargs)
     given = [vm.observe(arg) for arg in args]
+    is_look_up = len(given) == 1 and not kwargs
+    if is_of_trace(vm, cls):
+        return traced(vm, EnumType.__call__, cls, *args, **kwargs) if is_look_up else made_by_call(vm, cls, *args, **kwargs)
     real = vm.observe(cls).constant(vm)
-    if not real._member_map_ and (len(given) > 1 or kwargs):
-        vm.unsupported(breaks.UnsupportedCall(f"making an enum by a call of {classes.qualname(real)}"))  # a new class in each call
+    if not real._member_map_ and not is_look_up:
+        return made_by_call(vm, cls, *args, **kwargs)
     missing = vm.raw_type_lookup(real, "_missing_") if len(given) == 1 and not kwargs and type(real) is EnumType else None
     if not isinstance(missing, classmethod) or type(missing.__func__) is not FunctionType or given[0].cls not in PLAIN:
         return own(vm, cls, *args, **kwargs)
@@ -91,10 +94,23 @@ def member_of_value(vm: VM, cls: Object, *args: Object, own: Model, **kwargs: Ob
     return found if isinstance(found, EnumObject) and found.cls is real else own(vm, cls, *args, **kwargs)
 
 
+def made_by_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    """`Enum(name, members)`. The new class is of the module that calls it, which EnumType looks for in frames."""
+    given = kwargs.get("module")
+    if given is None or vm.observe(given).cls is type(None):
+        found = vm.caller(0)
+        module = None if found is None else found[0].globals.lookup(vm, "__name__")  # type: ignore[attr-defined]
+        if module is None:
+            vm.unsupported(breaks.UnsupportedCall("making an enum by a call in no module"))
+        kwargs = {**kwargs, "module": module}
+    return traced(vm, EnumType.__call__, cls, *args, **kwargs)
+
+
 def makes_members_by_value(vm: VM, cls: type) -> bool:
     """Return whether `Cls(value)` runs no more of the program's code than `_missing_`."""
     new = vm.raw_type_lookup(cls, "__new__")
     return getattr(new, "__func__", new) is enum.Enum.__new__
+
 
 for _name in ("__getitem__", "__contains__", "__len__", "__bool__"):
     folded(getattr(EnumType, _name))

@@ -289,3 +289,24 @@ def complex_warns() -> bool:
 
 
 COMPLEX_WARNS = complex_warns()
+
+
+class Nameless:
+    """An attribute that raises when it is told its name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise KeyError(name)
+
+
+def naming_errors_wrapped() -> bool:
+    """Return whether a class statement raises another error for one that `__set_name__` raises."""
+    try:
+        type("Owner", (), {"attribute": Nameless()})
+    except KeyError:
+        return False
+    except RuntimeError:
+        return True
+    raise AssertionError("no error")
+
+
+NAMING_ERRORS_WRAPPED = naming_errors_wrapped()

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import WRAPPER_ASSIGNMENTS
 from types import CellType, FunctionType, MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special
+from framejit.objects.core import abstract, differences
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special, fold
 from framejit.objects.types.builtinobject import BuiltinMethodObject, DescriptorObject
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.dictviews import MappingProxyObject
+from framejit.objects.types.exceptions import normalized
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.typeobject import SuperObject, TypeObject
 from framejit.objects.types.userobject import UserObject
@@ -59,7 +61,8 @@ class MadeClass(TypeObject):
     """A class made by the trace. `value` is its stand-in.
 
     `initial`: the namespace from which it is made. `changes`: what has been set since, None for what has been deleted. `removed`: the names that have been
-    deleted, some of which may have been set again. `finishers`: functions in C that the metaclass calls on the new class. `namespace`: its `__dict__`, if that has been read. `trail`: of the trace that has made it.
+    deleted, some of which may have been set again. `finishers`: functions in C that the metaclass calls on the new class. `namespace`: its `__dict__`, if that
+    has been read. `trail`: of the trace that has made it.
     """
 
     __slots__ = ("bases", "initial", "changes", "removed", "finishers", "namespace", "trail")
@@ -117,7 +120,7 @@ class MadeClass(TypeObject):
     def set_own(self, vm: VM, name: str, value: Object | None) -> None:
         """type_setattro, where the metaclass has no descriptor of this name."""
         special = name.startswith("__") and name.endswith("__")
-        is_plain = value is not None or (not special and self.own(vm, name) is not None)
+        is_plain = value is not None or not special
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
         if name == "__module__" and value is not None and vm.observe(value).cls is not str:
@@ -125,6 +128,8 @@ class MadeClass(TypeObject):
         if not is_plain or (is_field and (name not in ("__doc__", "__module__") or found is not type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
+        if value is None and self.own(vm, name) is None:
+            fold(vm, type.__delattr__, self.value, name)  # raises
         raw = MISSING if value is None else stand_in_for(vm, value)
         vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, classes.class_dict(self.value).get(name, MISSING))
         if self.changes.get(name, value) is None or (value is None and name in self.initial):
@@ -227,6 +232,15 @@ class MadeDescriptor(DescriptorObject):
     """A staticmethod, classmethod or property that the trace has made. `value` is a real one that stands for it."""
 
     __slots__ = ()
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        """The attributes that it has itself are those that it has copied from its function, and the function's own."""
+        function = self.parts.get("__func__")
+        if name not in WRAPPER_ASSIGNMENTS and isinstance(function, FunctionObject) and function.attrs is None:
+            found = vm.type_lookup(self.cls, name)
+            if found is not None:
+                return found.descriptor_get(vm, self, self.cls)
+        return super().getattr(vm, name)
 
     def instance_dict(self, vm: VM) -> Any:
         if not classes.dictoffset(self.cls):
@@ -417,12 +431,24 @@ def tell_of(vm: VM, made: MadeClass, kwargs: dict[str, Object]) -> None:
         if wants_name(value):
             try:
                 call_special(vm, value, "__set_name__", made, vm.const(name))
-            except Raise:
-                vm.unsupported(breaks.UnsupportedCall(f"the __set_name__ of a {value.type_name}, which raises"))
+            except Raise as raised:
+                raise_for_name(vm, raised, f"Error calling __set_name__ on '{value.type_name}' instance {name!r} in '{classes.name(made.value)}'")
     told = vm.observe(SuperObject(made.value, made, made.value).getattr(vm, "__init_subclass__"))
     if kwargs and isinstance(told, BuiltinMethodObject):  # object's
         vm.raise_(TypeError, f"{classes.name(made.value)}.__init_subclass__() takes no keyword arguments")
     abstract.call(vm, told, [], kwargs)
+
+
+def raise_for_name(vm: VM, raised: Raise, said: str) -> NoReturn:
+    """type_new_set_names for a `__set_name__` that raises: another exception says of which, or a note of that exception."""
+    if not differences.NAMING_ERRORS_WRAPPED:
+        abstract.call_method(vm, raised.exc, "add_note", vm.const(said))
+        raise raised
+    try:
+        vm.raise_(RuntimeError, said)
+    except Raise as outer:
+        vm.chain_context(outer.exc, raised.exc)
+        raise Raise(normalized(vm, outer.exc, raised.exc)) from None
 
 
 def retire(trail: Trail) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from agreement import agree_in_text, tried
 
 import framejit
 
@@ -225,3 +226,109 @@ def test_instances_are_not_asked_for_their_class(value: Any) -> None:
         compiled(torch.ones(2), value)
         compiled(torch.ones(3), value)
         assert CALLS == []
+
+
+class Noting(dict[str, Any]):
+    """A namespace that notes what is asked for and stored, in upper case."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__.setdefault("noted", []).append(name)
+        super().__setitem__(name.upper() if not name.startswith("_") else name, value)
+
+    def __missing__(self, name: str) -> Any:
+        if name.startswith("made"):
+            return name
+        raise KeyError(name)
+
+
+class Prepared(type):
+    """The body of its classes runs in such a namespace, and stores on them are checked."""
+
+    @classmethod
+    def __prepare__(meta, name: str, bases: tuple[type, ...], **kwargs: Any) -> Any:
+        return Noting()
+
+    def __new__(meta, name: str, bases: tuple[type, ...], namespace: Any) -> Any:
+        cls = super().__new__(meta, name, bases, dict(namespace))
+        cls.noted = namespace.noted
+        return cls
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name == "closed":
+            raise AttributeError(name)
+        super().__setattr__(name, (value, "set") if name == "open" else value)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name.upper())
+
+
+def test_a_namespace_that_the_metaclass_makes_sees_the_stores() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held(metaclass=Prepared):
+            size: int = 3
+            other = made_here + str(len("ab"))  # noqa: F821
+            def method(self): return self.SIZE
+
+        def missing():
+            class Bad(metaclass=Prepared):
+                size = absent  # noqa: F821
+
+        Held.open = 1
+        del Held.other
+        return x + Held().METHOD(), vars(Held).keys(), Held.noted, Held.open, tried(setattr, Held, "closed", 1), tried(delattr, Held, "lost"), tried(missing)
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+def test_attributes_that_are_deleted_and_set_again_come_last() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held:
+            a, b, c = 1, 2, 3
+
+        Held.d = 4
+        del Held.a, Held.d
+        Held.e = 5
+        Held.a, Held.d = 6, 7
+        del Held.e
+        before = [name for name in vars(Held) if len(name) == 1]
+        return x, before, Held
+
+    framejit.reset()
+    compiled = framejit.compile(made, backend="eager", fullgraph=True)
+    for run in (made, compiled, compiled):
+        _, before, cls = run(torch.ones(2))
+        assert before == [name for name in vars(cls) if len(name) == 1] == ["b", "c", "a", "d"]
+        assert (cls.a, cls.b, cls.c, cls.d) == (6, 2, 3, 7) and not hasattr(cls, "e")
+
+
+def test_deleting_a_name_from_such_a_namespace_gives_the_result_of_eager() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held(metaclass=Prepared):
+            _size = 3
+            del _size
+
+        return x + 1, vars(Held).keys()
+
+    framejit.reset()
+    compiled = framejit.compile(made, backend="eager")
+    assert list(compiled(torch.ones(2))[1]) == list(made(torch.ones(2))[1])
+
+
+def test_an_error_of_telling_an_attribute_its_name_is_that_of_eager() -> None:
+    class Refusing:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyError(name)
+
+    def made(x: torch.Tensor) -> Any:
+        try:
+            class Held:
+                a = Refusing()
+        except Exception as error:
+            notes = getattr(error, "__notes__", None)
+            return x, repr(error), repr(error.__cause__), repr(error.__context__), error.__suppress_context__, notes
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
+    assert framejit.statistics()["graph_breaks"] == 0
