@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import weakref
 from collections.abc import Iterable
 from types import GenericAlias, UnionType, WrapperDescriptorType
 from typing import Any, NoReturn, Union, get_args, get_origin
@@ -84,7 +85,7 @@ def may_claim(vm: VM, obj: Object) -> bool:
     """Return whether the `__class__` of an object may differ from its type."""
     cls = obj.cls
     if not classes.flags(cls) & classes.HEAP_TYPE:
-        return False
+        return cls in weakref.ProxyTypes
     return vm.raw_type_lookup(cls, "__class__") is not OBJECT_CLASS or type(vm.raw_type_lookup(cls, "__getattribute__")) is not WrapperDescriptorType
 
 

@@ -1,8 +1,9 @@
-"""Weak references, from outside and made in the trace, and finalizers."""
+"""Weak references and proxies, from outside and made in the trace, and finalizers."""
 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
@@ -12,13 +13,14 @@ from torch.optim import Optimizer
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing, KeyAbsent, ValueIs
-from framejit.guards.source import Item, Pinned, Referent, Source
+from framejit.guards.source import MISSING, Item, Pinned, Referent, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.core.registry import app as traced_as
 from framejit.objects.core.registry import models, rules, unsupported, wrapper_for, wraps
 from framejit.objects.types.funcobject import FunctionObject
+from framejit.objects.types.userobject import UserObject
 from framejit.plain import weak_references as app
 from framejit.program import classes
 
@@ -30,6 +32,8 @@ REMOVALS = frozenset(made._remove.__code__ for made in WEAK_CONTAINERS)
 """The callbacks of weak dicts and sets."""
 REFERENCES: weakref.WeakKeyDictionary[Any, dict[int, WeakReferenceMade]] = weakref.WeakKeyDictionary()
 """The references that a trace has made to each object, if they have no callback."""
+PROXIES: weakref.WeakKeyDictionary[Any, dict[int, ProxyMade]] = weakref.WeakKeyDictionary()
+"""The proxies that a trace has made of objects."""
 
 
 class WeakReferenceObject(Object):
@@ -147,6 +151,49 @@ def reference_new(vm: VM, cls: Object, target: Object, callback: Object | None =
     return found
 
 
+class ProxyMade(Object):
+    """A weak proxy, without a callback, of an object that the trace has made: attributes of it are the object's."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Object) -> None:
+        super().__init__(weakref.ProxyType)
+        self.target = target
+
+    def reached(self, vm: VM) -> Object:
+        """Objects/weakrefobject.c: proxy_check_ref."""
+        if not is_held(vm, self.target):
+            vm.unsupported(breaks.UnsupportedCall("a weak proxy of an object that may be gone"))
+        return self.target
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        return abstract.getattr_(vm, self.reached(vm), name)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        self.reached(vm).setattr(vm, name, value)
+
+    def hash_key(self, vm: VM) -> Any:
+        raise NotConstant(self)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.target)
+        cg.call_const(weakref.proxy, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.target]
+
+
+@models(weakref.proxy)
+def proxy(vm: VM, target: Object, callback: Object | None = None, /) -> Object:
+    """Objects/weakrefobject.c: PyWeakref_NewProxy. An object has one proxy without a callback, which one from outside may have already."""
+    obj = vm.observe(target)
+    is_plain = type(obj) is UserObject and obj.source is None and vm.raw_type_lookup(obj.cls, "__call__") is MISSING
+    if not is_plain or not classes.weakrefoffset(obj.cls) or (callback is not None and vm.observe(callback).cls is not type(None)):
+        vm.unsupported(breaks.UnsupportedCall(f"weakref.proxy of a {obj.type_name} that is from outside or can be called, or with a callback"))
+    known = PROXIES.setdefault(vm, {})
+    return known.setdefault(id(obj), ProxyMade(obj))
+
+
 def may_wait(callback: Object, target: Object) -> bool:
     """Return whether a callback may be called after the call although its object has ended before: it is about a module, a parameter or an optimizer from
     outside, or only takes the reference out of a weak dict or set."""
@@ -170,10 +217,10 @@ def is_held(vm: VM, target: Object) -> bool:
     while (found := vm.caller(level)) is not None:
         frames.append(found[0])
         level += 1
-    waiting = [obj for frame in frames for obj in frame.locals if obj is not None]
+    waiting = deque(obj for frame in frames for obj in frame.locals if obj is not None)  # what a proxy reaches is mostly near
     target, made, sources = settle(target), set[int](), set[Source]()
     while waiting:
-        obj = settle(waiting.pop())
+        obj = settle(waiting.popleft())
         if obj is target:
             return True
         if obj.source is not None:

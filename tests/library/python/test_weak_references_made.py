@@ -7,9 +7,13 @@ import weakref
 
 import pytest
 import torch
-from agreement import agree_over_calls
+from agreement import agree, agree_over_calls
+from test.support import import_helper
 
 import framejit
+
+ORDERED = import_helper.import_fresh_module("collections", blocked=["_collections"]).OrderedDict
+"""The class as Python code has it, whose items are linked by proxies."""
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -212,3 +216,83 @@ def test_values_of_a_weak_dict_from_outside():
     gc.collect()
     with pytest.raises(KeyError):
         f(x, "a")
+
+
+class Linked:
+    __slots__ = ("next", "key", "__weakref__")
+
+
+def proxies(t):
+    held = Node()
+    proxy = weakref.proxy(held)
+    proxy.note = [1]
+    held.note.append(2)
+    del held.scale
+    seen = hasattr(proxy, "scale"), proxy is weakref.proxy(held), type(proxy) is weakref.ProxyType, isinstance(proxy, Node), proxy.__class__ is Node
+    return t * 2, seen, held.note, proxy.children is held.children
+
+
+def proxies_in_a_ring(t):
+    first, second = Linked(), Linked()
+    first.next, second.next = second, weakref.proxy(first)
+    first.key, second.next.next.key = 1, 2
+    return t + second.key, second.next.key, second.next is first, second.next.next is second
+
+
+def ordered_in_python(t):
+    made = ORDERED([("a", 1), ("b", 2)])
+    made["c"] = 3
+    made.move_to_end("a")
+    del made["b"]
+    return t, list(made), list(reversed(made)), made.popitem(last=False), made == ORDERED(a=1), repr(made), made.copy() is made
+
+
+def gone(t):
+    proxy = weakref.proxy(Linked())
+    try:
+        return proxy.key
+    except ReferenceError as error:
+        return t + 1, str(error)
+
+
+def gone_later(t):
+    held = Linked()
+    held.key = 1
+    proxy = weakref.proxy(held)
+    found = proxy.key
+    del held
+    try:
+        return proxy.key
+    except ReferenceError as error:
+        return t + 1, found, str(error)
+
+
+@pytest.mark.parametrize("program", [proxies, proxies_in_a_ring, ordered_in_python], ids=lambda program: program.__name__)
+def test_proxies_of_objects_made_here(program):
+    framejit.reset()
+    agree(program, x)
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("program", [gone, gone_later], ids=lambda program: program.__name__)
+def test_proxies_of_objects_that_have_ended_raise_as_in_eager(program):
+    framejit.reset()
+    agree(program, x, fullgraph=False)
+
+
+def test_a_proxy_that_leaves_is_that_of_the_object():
+    def leaving(t):
+        held = Linked()
+        held.next = weakref.proxy(held)
+        return held
+
+    framejit.reset()
+    held = framejit.compile(leaving, backend="eager", fullgraph=True)(x)
+    proxy, ends = held.next, weakref.ref(held)
+    assert proxy is weakref.proxy(held)
+    proxy.key = 5
+    assert held.key == 5
+    del held
+    assert ends() is None
+    with pytest.raises(ReferenceError):
+        proxy.key
