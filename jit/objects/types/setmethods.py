@@ -123,11 +123,32 @@ def method(name: str) -> Callable[..., Object]:
     operate = OPERATIONS[name][0]
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
+        found = difference_of_unseen(vm, self, others[0]) if operate is difference and len(others) == 1 else None
+        if found is not None:
+            return found
         left = self.operand(vm)
         table, args = with_others(vm, operate, self, others)
         return SetObject(table, self.family, layout=laid_out(None, getattr(self.family, name), left, *args))
 
     return model
+
+
+def difference_of_unseen(vm: VM, left: SetObject, right: Object) -> SetObject | None:
+    """set_difference, where the trace doesn't see the table of one of two sets, which is from outside and has changed since; None if it sees both, or if the
+    order of the result depends on that table. That of the second set counts for nothing, nor that of the first, where at most one element is left and put
+    into a new table."""
+    right = vm.observe(right)
+    if not isinstance(right, SetObject):
+        return None
+    table, others = combined(vm, difference, left.open(vm), right.open(vm)), right.open(vm)
+    if left.is_unseen():
+        if len(table) > 1 or len(left.open(vm)) >> 2 > len(others):
+            return None
+        return SetObject(table, left.family, layout=laid_out(EMPTY, set.update, stand_ins(table)))
+    if not right.is_unseen():
+        return None
+    like = SetObject(dict(others), layout=laid_out(EMPTY, set.update, stand_ins(others)))
+    return SetObject(table, left.family, layout=laid_out(None, left.family.difference, left.operand(vm), like.operand(vm)))
 
 
 def updating(name: str) -> Callable[..., Object]:
@@ -171,6 +192,9 @@ def operator_of(name: str, reflected: bool) -> Callable[..., Object]:
         if not isinstance(other, SetObject):
             return NOT_IMPLEMENTED
         left, right = (other, self) if reflected else (self, other)
+        found = difference_of_unseen(vm, left, right) if operate is difference else None
+        if found is not None:
+            return found
         layout = laid_out(None, getattr(left.family, f"__{short}__"), left.operand(vm), right.operand(vm))
         return SetObject(combined(vm, operate, left.open(vm), right.open(vm)), left.family, layout=layout)
 

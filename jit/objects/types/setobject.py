@@ -121,6 +121,10 @@ class SetObject(Operand):
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
 
+    def is_unseen(self) -> bool:
+        """Return whether this is a set from outside that has been changed."""
+        return self.source is not None and self.layout is not None
+
     def operand(self, vm: VM) -> Any:
         """The set as it is now, as an argument of a step in the history of another one; MISSING if its layout is arbitrary."""
         table = self.open(vm)

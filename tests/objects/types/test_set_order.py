@@ -7,6 +7,8 @@ import linecache
 import random
 
 import pytest
+import torch
+from agreement import agree
 
 import framejit
 
@@ -217,3 +219,29 @@ def test_what_was_popped_before_decides_where_pop_begins():
                 given.add(given.pop())
             runs.append((run(given), shown(given)))
         assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("others", [{1, 2, 3, 9}, {1, 2, 9}, {3, 40, 50}, {8}, set()], ids=str)
+def test_differences_with_a_set_from_outside_that_has_been_changed(others):
+    def program(x, seen, others):
+        seen.add(9)
+        left, right = seen.difference(others), others - seen
+        found = x + 1, bool(left), list(right), list(others.difference(seen)), len(seen - others), not (left or right)
+        if len(left) < 2:
+            left |= {64, 8, 16}
+            return *found, list(left)
+        return found
+
+    for items in ({1, 2, 3}, set(range(40)), {16, 8, 0}):
+        framejit.reset()
+        agree(program, torch.ones(2), items, others, fullgraph=False)
+
+
+def test_a_set_from_outside_that_has_been_changed_is_compared_with_another_in_the_trace():
+    def program(x, seen):
+        seen.add(9)
+        return x + 1, not (seen.difference({1, 9}) or {1, 9}.difference(seen))
+
+    framejit.reset()
+    agree(program, torch.ones(2), {1})
+    assert framejit.statistics()["graph_breaks"] == 0
