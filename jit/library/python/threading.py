@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import threading
 from collections.abc import Sequence
 from types import CodeType
 from typing import Any
@@ -13,7 +14,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.fake import is_of_others
 from framejit.graph.finished import GraphResult
 from framejit.guards.locks import HeldLock, is_free
-from framejit.guards.source import CAttr, Source
+from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, object_getattribute, object_setattr
 from framejit.objects.core.registry import models, wraps
 from framejit.program import classes
@@ -58,7 +59,7 @@ def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
 
 
 class LockObject(Object):
-    """A threading.Lock or RLock from outside. Modules/_threadmodule.c: lock_acquire_lock, rlock_acquire.
+    """A threading.Lock or RLock, from outside or made by the trace. Modules/_threadmodule.c: lock_acquire_lock, rlock_acquire.
 
     `depth`: the number of times that the trace has taken it and not released it yet. `sections`: the number of sections so far in which the program holds it.
     """
@@ -66,9 +67,22 @@ class LockObject(Object):
     __slots__ = ("depth", "sections")
     is_true = True
 
-    def __init__(self, cls: type, source: Source, value: Any) -> None:
+    def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.depth = self.sections = 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.cls)
+        cg.load_const(self.depth)
+        cg.call_const(new_lock, 2)
+
+
+def new_lock(cls: type, depth: int) -> Any:
+    """A lock that the current thread has taken so many times (runs in generated code)."""
+    made = threading.RLock() if cls is _thread.RLock else threading.Lock()
+    for _ in range(depth):
+        made.acquire()
+    return made
 
 
 wraps(_thread.LockType, _thread.RLock, shared=True)(LockObject)
@@ -114,8 +128,20 @@ class ClosedSection:
         return "a lock is released"
 
 
+@models(*dict.fromkeys((threading.Lock, _thread.allocate_lock)))
+def make_lock(vm: VM) -> Object:
+    """Modules/_threadmodule.c: newlockobject."""
+    return LockObject(_thread.LockType)
+
+
+@models(_thread.RLock)
+def make_reentrant_lock(vm: VM) -> Object:
+    """Modules/_threadmodule.c: rlock_new."""
+    return LockObject(_thread.RLock)
+
+
 def own_lock(vm: TorchVM, lock: Object, method: str) -> LockObject:
-    """A lock from outside, on which the trace may call a method."""
+    """A lock on which the trace may call a method."""
     lock = vm.observe(lock)
     if not isinstance(lock, LockObject) or vm.graph.is_inner():
         vm.unsupported(breaks.UnsupportedCall(f"{method}() of a lock"))
@@ -123,11 +149,15 @@ def own_lock(vm: TorchVM, lock: Object, method: str) -> LockObject:
 
 
 def take(vm: TorchVM, lock: LockObject, method: str) -> Object:
-    """Hold a lock from here on. The guard walk takes it, which fails if it isn't free; so does a trace whose code might wait for other threads meanwhile."""
+    """Hold a lock from here on. The guard walk takes it, which fails if it isn't free; so does a trace whose code might wait for other threads meanwhile.
+    No other thread knows of a lock that the trace has made."""
     reentrant = lock.cls is _thread.RLock
     place = vm.place()
-    if (lock.depth and not reentrant) or (not lock.depth and not is_free(lock.value)):
+    if (lock.depth and not reentrant) or (not lock.depth and lock.source is not None and not is_free(lock.value)):
         vm.unsupported(breaks.UnsupportedCall(f"{method}() of a lock that is taken"))
+    if lock.source is None:
+        vm.trail.set(lock, "depth", lock.depth + 1)
+        return vm.const(True)
     if not all(isinstance(effect, (Object, OpenSection, ClosedSection)) for effect in vm.effects.all()):
         vm.unsupported(breaks.UnsupportedCall(f"{method}() of a lock, after a call that may wait for other threads"))
     vm.trail.set(lock, "depth", lock.depth + 1)
@@ -142,8 +172,7 @@ def give(vm: TorchVM, lock: LockObject, method: str) -> Object:
     if not lock.depth:
         vm.unsupported(breaks.UnsupportedCall(f"{method}() of a lock that was taken before"))
     vm.trail.set(lock, "depth", lock.depth - 1)
-    if not lock.depth:
-        assert lock.source is not None
+    if not lock.depth and lock.source is not None:
         begun = next(effect for effect in reversed(vm.effects.all()) if isinstance(effect, OpenSection) and effect.lock is lock)
         vm.effects.in_order(ClosedSection(lock, lock.source.child(HeldLock), begun.place))
     return vm.const(None)

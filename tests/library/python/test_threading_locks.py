@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import pytest
@@ -240,3 +241,68 @@ def test_operator_that_takes_the_lock_itself():
     thread.join(60)
     assert not thread.is_alive(), "the compiled code waits for its own lock"
     assert counter.n == 2 and all(torch.equal(found, X + 1) for found in done)
+
+
+class Cached:
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.calls = 0
+
+    @functools.cached_property
+    def value(self):
+        with self.lock, self.lock:
+            self.calls += 1
+        return 5
+
+
+def test_locks_that_are_made_here():
+    def made(x):
+        class Local:
+            @functools.cached_property
+            def value(self):
+                return 3
+
+        counter, other, lock = Cached(), Cached(), threading.Lock()
+        with lock:
+            counter.calls += 1
+        same = lock is lock, counter.lock is other.lock, bool(lock), lock.acquire(), type(lock) is type(threading.Lock())
+        lock.release()
+        return x * counter.value + Local().value, counter.calls, same, counter, lock
+
+    run = compiled(made, fullgraph=True)
+    for _ in range(2):
+        found, calls, same, counter, lock = run(X)
+        assert torch.equal(found, X * 5 + 3) and calls == 2 and same == (True, False, True, True, True)
+        assert not lock.locked() and counter.lock.acquire(False) and type(counter.lock) is type(AGAIN)
+    assert framejit.statistics()["recompiles"] == 0
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+def test_a_lock_that_is_made_here_may_leave_while_it_is_held(make):
+    def leaving(x):
+        lock = make()
+        lock.acquire()
+        try:
+            raise KeyError(1)
+        except KeyError:
+            framejit.graph_break()
+        return lock, x + 1
+
+    lock, _ = compiled(leaving)(X)
+    seen = []
+    for expected in ([False], [False, True]):
+        thread = threading.Thread(target=lambda: seen.append(lock.acquire(False)))
+        thread.start()
+        thread.join()
+        assert seen == expected
+        if len(seen) == 1:
+            lock.release()
+
+
+def test_a_lock_that_is_made_here_is_not_taken_twice():
+    def twice(x):
+        lock = threading.Lock()
+        with lock:
+            return lock.acquire(False), lock.acquire(timeout=0.01), x
+
+    assert compiled(twice)(X)[:2] == (False, False)
