@@ -13,10 +13,19 @@ from framejit.objects.core.registry import models
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.funcobject import FunctionObject
-from framejit.objects.types.madeclass import OWN_INIT_SUBCLASS, MadeClass, MadeDescriptor, made_descriptor, new_class, winning_metaclass
+from framejit.objects.types.madeclass import (
+    OWN_INIT_SUBCLASS,
+    MadeClass,
+    MadeDescriptor,
+    made_descriptor,
+    new_class,
+    stand_in_for,
+    winning_metaclass,
+)
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.typeobject import TypeObject
 from framejit.objects.types.userobject import UserObject
+from framejit.program import classes
 
 
 @models(builtins.__build_class__)
@@ -113,14 +122,23 @@ def type_prepare(vm: VM, *args: Object, **kwargs: Object) -> Object:
 def abc_init(vm: VM, cls: Object) -> Object:
     """The abstract methods are found among the functions that stand for the class's own; the real class finds them again."""
     made = vm.observe(cls)
-    if not isinstance(made, MadeClass) or made.changes:
+    if not isinstance(made, MadeClass):
         vm.unsupported(breaks.UnsupportedCall("_abc_init of a class from outside"))
+    if any(counts_as_abstract(vm, made, name) for name in made.changes):
+        vm.unsupported(breaks.UnsupportedCall("_abc_init of a class of which an abstract method has been changed"))
     for value in map(vm.observe, made.initial.values()):
         if type(value) is UserObject and abstract.lookup_attr(vm, value, "__isabstractmethod__") is not None:  # its stand-in has no attributes
             vm.unsupported(breaks.UnsupportedCall(f"_abc_init of a class with a {value.type_name} that may be abstract"))
     _abc._abc_init(made.value)
     vm.trail.set(made, "finishers", (*made.finishers, _abc._abc_init))
     return NONE
+
+
+def counts_as_abstract(vm: VM, made: MadeClass, name: str) -> bool:
+    """Return whether an attribute that has been set since the class was made may count for its abstract methods, which the real class finds before."""
+    values = [value for value in (made.initial.get(name), made.changes[name]) if value is not None]
+    inherited = any(name in getattr(base, "__abstractmethods__", ()) for base in classes.mro(made.value)[1:])
+    return inherited or any(getattr(stand_in_for(vm, value), "__isabstractmethod__", False) for value in values)
 
 
 @models(staticmethod)

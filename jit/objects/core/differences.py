@@ -310,3 +310,14 @@ def naming_errors_wrapped() -> bool:
 
 
 NAMING_ERRORS_WRAPPED = naming_errors_wrapped()
+"""True if a class statement raises a RuntimeError for an exception of a `__set_name__`; otherwise it raises that exception, with a note."""
+
+
+def annotations_in_namespace() -> bool:
+    """Return whether the annotations of a class without any are an entry of its namespace once they are read, and if they are set."""
+    made, other = type("Made", (), {}), type("Other", (), {})
+    other.__annotations__ = {}
+    return made.__annotations__ == {} and all("__annotations__" in vars(cls) for cls in (made, other))
+
+
+ANNOTATIONS_IN_NAMESPACE = annotations_in_namespace()

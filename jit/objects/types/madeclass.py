@@ -38,6 +38,8 @@ READ_BY_TYPE = ("__slots__", "__qualname__")
 """Entries of a namespace whose values decide what `type.__new__` makes."""
 COMPUTED = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__base__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"})
 """Fields of a class that its stand-in has too."""
+NAMES = ("__name__", "__qualname__")
+"""Fields of a class that are kept outside of its namespace, and can be set."""
 OWN_INIT_SUBCLASS = object.__dict__["__init_subclass__"]
 
 
@@ -80,7 +82,7 @@ class MadeClass(TypeObject):
 
     def own(self, vm: VM, name: str) -> Object | None:
         """An attribute of the class itself; None if it has none of this name. Those that `type.__new__` adds are its stand-in's."""
-        if name in self.changes:
+        if name in self.changes and name not in NAMES:
             return self.changes[name]
         namespace = classes.class_dict(self.value)
         if name not in namespace:  # setting `__module__` removes another one
@@ -99,6 +101,9 @@ class MadeClass(TypeObject):
             return vm.observe(found).descriptor_get(vm, None, self.value) if name == "__doc__" else found
         if name == "__doc__":
             return vm.const(None)
+        if name == "__annotations__" and differences.ANNOTATIONS_IN_NAMESPACE:  # type_get_annotations
+            self.set_own(vm, name, dict_of(vm, []))
+            return self.changes[name] or vm.const(None)
         if name == "__abstractmethods__":
             vm.raise_(AttributeError, name)
         vm.unsupported(breaks.UnsupportedValue(f"{name} of class {classes.qualname(self.value)}"))
@@ -123,21 +128,22 @@ class MadeClass(TypeObject):
         is_plain = value is not None or not special
         found = vm.raw_type_lookup(self.cls, name)
         is_field = found is not MISSING and vm.raw_type_lookup(type(found), "__set__") is not MISSING
-        if name == "__module__" and value is not None and vm.observe(value).cls is not str:
+        if name in ("__module__", *NAMES) and (value is None or vm.observe(value).cls is not str):
             is_plain = False
-        if not is_plain or (is_field and (name not in ("__doc__", "__module__") or found is not type.__dict__[name])):
+        if not is_plain or (is_field and not (may_be_set(name) and found is type.__dict__[name])):
             what = f"changing the attribute {name} of the class {classes.qualname(self.value)}, which the compiled code makes"
             vm.unsupported(breaks.UnsupportedOperation(what))
         if value is None and self.own(vm, name) is None:
             fold(vm, type.__delattr__, self.value, name)  # raises
         raw = MISSING if value is None else stand_in_for(vm, value)
-        vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, classes.class_dict(self.value).get(name, MISSING))
+        before = getattr(self.value, name) if name in NAMES else classes.class_dict(self.value).get(name, MISSING)
+        vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, before)
         if self.changes.get(name, value) is None or (value is None and name in self.initial):
             self.removed |= {name}
             self.changes.pop(name, None)  # it comes at the end of the order of attributes
         self.changes[name] = None if value is None else vm.observe(value)
         self._set_like(name, raw)
-        if self.namespace is not None and value is not None:
+        if self.namespace is not None and value is not None and name not in NAMES:
             self.namespace.store(vm, name, value)
         elif self.namespace is not None:
             self.namespace.delete(vm, name)
@@ -204,6 +210,11 @@ class MadeClass(TypeObject):
     def referents(self) -> list[Object]:
         initial = [value for name, value in self.initial.items() if name not in self.changes or not self.names_owner(name)]
         return [*self.bases, *initial, *(value for value in self.changes.values() if value is not None)]
+
+
+def may_be_set(name: str) -> bool:
+    """Return whether setting a field of a class that has been made sets it, or an entry of the namespace, and nothing else."""
+    return name in ("__doc__", "__module__", *NAMES) or (name == "__annotations__" and differences.ANNOTATIONS_IN_NAMESPACE)
 
 
 class ClassDict(MappingProxyObject):

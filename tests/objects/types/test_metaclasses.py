@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import copy
+import dataclasses
 import operator
 import typing
 from collections.abc import Callable
@@ -332,3 +334,88 @@ def test_an_error_of_telling_an_attribute_its_name_is_that_of_eager() -> None:
     framejit.reset()
     agree_in_text(made, torch.ones(2))
     assert framejit.statistics()["graph_breaks"] == 0
+
+
+def test_annotations_and_names_of_a_class_that_is_made_are_set() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held:
+            pass
+
+        class Noted:
+            size: int
+
+        same = Held.__annotations__ is Held.__annotations__
+        Held.__annotations__["other"] = float
+        Noted.__annotations__ = {"kind": str}
+        Noted.__qualname__, Noted.__name__ = "Outer.Changed", "Changed"
+        return x, same, Held.__annotations__, Noted.__annotations__, list(vars(Noted)), Noted.__qualname__, repr(Noted), Held, Noted
+
+    framejit.reset()
+    compiled = framejit.compile(made, backend="eager", fullgraph=True)
+    for run in (compiled, compiled):
+        expected, found = made(torch.ones(2)), run(torch.ones(2))
+        assert repr(found) == repr(expected)
+        for cls, like in zip(found[-2:], expected[-2:], strict=True):
+            assert cls.__annotations__ == like.__annotations__ and cls.__name__ == like.__name__ and list(vars(cls)) == list(vars(like))
+
+
+def test_a_dataclass_with_slots_is_made() -> None:
+    def made(x: torch.Tensor) -> Any:
+        @dataclasses.dataclass(slots=True)
+        class Point:
+            x: int
+            y: int = 3
+
+        return x, Point(2), Point.__slots__, Point.__qualname__, Point(1) == Point(1, 3)
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+class Settled(abc.ABC):
+    """Its subclasses get attributes before their abstract methods are found."""
+
+    def __init_subclass__(cls) -> None:
+        cls.extra, cls.found = 5, lambda self: 6  # type: ignore[attr-defined]
+
+    @abc.abstractmethod
+    def go(self) -> int: ...
+
+    def found(self) -> int:
+        return 0
+
+
+class Filled(abc.ABC):
+    def __init_subclass__(cls) -> None:
+        cls.go = lambda self: 7  # type: ignore[method-assign]
+
+    @abc.abstractmethod
+    def go(self) -> int: ...
+
+
+def test_abstract_methods_of_classes_that_are_changed_before_they_are_found() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Open(Settled): ...
+        class Closed(Settled):
+            def go(self) -> int: return 1
+        class Full(Filled): ...
+        return x, tried(Open), Closed().go(), Closed().found(), Closed.extra, Full().go(), sorted(Open.__abstractmethods__), Full.__abstractmethods__
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
+
+
+def test_a_protocol_that_is_made() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Sized(typing.Protocol):
+            size: int
+            def grow(self) -> int: ...
+
+        class Box(Sized):
+            size = 3
+
+        return x, Box().size, tried(Sized), sorted(Sized.__abstractmethods__)
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
