@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -98,10 +99,10 @@ def made_by_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object
     """`Enum(name, members)`. The new class is of the module that calls it, which EnumType looks for in frames."""
     given = kwargs.get("module")
     if given is None or vm.observe(given).cls is type(None):
-        found = vm.caller(0)
+        found = None if hasattr(sys, "_getframemodulename") else vm.caller(0)  # newer Pythons ask the calling function for its module
         module = None if found is None else found[0].globals.lookup(vm, "__name__")  # type: ignore[attr-defined]
         if module is None:
-            vm.unsupported(breaks.UnsupportedCall("making an enum by a call in no module"))
+            vm.unsupported(breaks.UnsupportedCall("making an enum by a call that doesn't name its module"))
         kwargs = {**kwargs, "module": module}
     return traced(vm, EnumType.__call__, cls, *args, **kwargs)
 

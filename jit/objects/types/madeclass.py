@@ -138,7 +138,7 @@ class MadeClass(TypeObject):
         raw = MISSING if value is None else stand_in_for(vm, value)
         before = getattr(self.value, name) if name in NAMES else classes.class_dict(self.value).get(name, MISSING)
         vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, before)
-        if self.changes.get(name, value) is None or (value is None and name in self.initial):
+        if value is None or self.changes.get(name, value) is None:
             self.removed |= {name}
             self.changes.pop(name, None)  # it comes at the end of the order of attributes
         self.changes[name] = None if value is None else vm.observe(value)

