@@ -6,12 +6,12 @@ import gc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from framejit._runtime import ACCESSORS, LEAVES, GuardTree
 from framejit.guards.container_sources import LookedUp
-from framejit.guards.kinds import Equals, Guard, TypeIs
+from framejit.guards.kinds import Equals, Guard, TypeIs, ValueIs
 from framejit.guards.relations import Relation
 from framejit.guards.source import MISSING, Call, Pinned, Root, Source
 from framejit.program import classes
@@ -44,9 +44,12 @@ class TreeStep:
         self.weight = 1
 
 
-def names_module_class(guard: TypeIs) -> bool:
-    """Return whether a guard is about the type of a Python module, whose class may be changed. It is kept even if another guard implies the type."""
-    return guard.value is not MISSING and issubclass(guard.value, ModuleType)
+def is_implied(guard: Guard, others: Sequence[Guard]) -> bool:
+    """Return whether a guard is about the type of a value, and one of the others on that value implies it. The same object may have got another class since."""
+    if not isinstance(guard, TypeIs):
+        return False
+    can_change = guard.value is not MISSING and classes.instances_change_class(guard.value)
+    return any(other.tells_type and not (can_change and isinstance(other, ValueIs)) for other in others)
 
 
 class Builder:
@@ -82,8 +85,7 @@ class Builder:
         for step in reversed(preorder(self.root)):
             leaves, children = step.leaves, step.children
             if len(leaves) > 1:
-                if any(guard.tells_type for guard in leaves):
-                    leaves = step.leaves = [guard for guard in leaves if not isinstance(guard, TypeIs) or names_module_class(guard)]
+                leaves = step.leaves = [guard for guard in leaves if not is_implied(guard, leaves)]
                 leaves.sort(key=COST)
             weight = 1 if type(step.source) is not Pinned else AT_THE_END
             for guard in leaves:
@@ -126,7 +128,7 @@ def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
 
 def check_attribute(source: Source, parent: TreeStep) -> None:
     """Raise an error for attributes of objects whose type isn't guarded: reading them could run the user's Python code."""
-    is_fixed = isinstance(parent.source, Pinned) and not classes.flags(type(parent.source.payload)) & classes.HEAP_TYPE
+    is_fixed = isinstance(parent.source, Pinned) and not classes.instances_change_class(type(parent.source.payload))
     if not is_fixed and not any(guard.exact_type for guard in parent.leaves):
         owner = parent.source.describe()
         raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -69,6 +69,16 @@ STAND_INS: dict[int, Any] = {}
 def can_change(cls: type) -> bool:
     """Return whether a program can assign to attributes of the class."""
     return flags(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+
+
+def instances_change_class(cls: type) -> bool:
+    """Return whether a program can assign to `__class__` of the class's instances (Objects/typeobject.c: object_set_class)."""
+    return can_change(cls) or cls is ModuleType
+
+
+def is_metaclass(cls: type) -> bool:
+    """Return whether the class is a metaclass of the program's. A class of it may get another metaclass."""
+    return cls is not type and issubclass(cls, type) and can_change(cls)
 
 
 def known_by_identity(cls: type) -> bool:

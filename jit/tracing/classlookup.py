@@ -101,6 +101,8 @@ class ClassLookups:
             elif id(type(raw)) in BY_VALUE:
                 found = trace.observe(trace.wrap(raw, source))
             else:
+                if classes.instances_change_class(type(raw)):
+                    trace.guard(TypeIs, source, type(raw))
                 found = trace.observe_at(raw, source, False)
         self.attributes[key] = found
         trace.trail.learned(self, self.attributes.pop, key)

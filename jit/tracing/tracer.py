@@ -582,6 +582,8 @@ class Tracer:
                 if type(value) is BuiltinFunctionType and (method := bound_method(self, value, source)) is not None:
                     return method
                 self.guard(ValueIs, source, value)
+                if classes.is_metaclass(type(value)):
+                    self.guard(TypeIs, source, type(value))
             else:
                 self.guard(TypeIs, source, type(value))
         obj = wrapper.wrap(self, value, source)
@@ -610,8 +612,8 @@ class Tracer:
         if wrapper.by_identity or type(value) in SCALARS:
             return self.const(value)
         source = self.root_source.child(Pinned, value)
-        if classes.flags(type(value)) & classes.HEAP_TYPE:
-            self.guard(TypeIs, source, type(value))  # a program may assign to its __class__
+        if classes.instances_change_class(type(value)):
+            self.guard(TypeIs, source, type(value))
         return self.observe_at(value, source, False)
 
     def from_real(self, value: Any) -> Object:

@@ -744,6 +744,74 @@ def a_module_whose_class_changes():
     yield NEW
 
 
+class Zero:
+    def factor(self):
+        return 0
+
+
+class Seven(Zero):
+    def factor(self):
+        return 7
+
+
+@scenario(Kind.INSTANCE_CLASS)
+def the_class_of_a_class_attribute():
+    class Holder:
+        held = Zero()
+
+    yield start(lambda t: t * Holder.held.factor(), x)
+    Holder.held.beside = 1
+    yield SAME
+    Holder.held.__class__ = Seven
+    yield NEW
+    Holder.held.__class__ = Zero
+    yield BACK
+
+
+@scenario(Kind.INSTANCE_CLASS)
+def the_class_of_a_descriptor_that_an_instance_hides():
+    class Hidden:
+        def __get__(self, owner, cls=None):
+            return 7
+
+    class Wins(Hidden):
+        def __set__(self, owner, value):
+            pass
+
+    class Holder:
+        value = Hidden()
+
+    holder = Holder()
+    holder.value = 2
+    descriptor = vars(Holder)["value"]
+    yield start(lambda t: t * holder.value, x)
+    descriptor.__class__ = Wins
+    yield NEW
+    descriptor.__class__ = Hidden
+    yield BACK
+
+
+class Meta(type):
+    SCALE = 2
+
+
+class OtherMeta(Meta):
+    SCALE = 7
+
+
+@scenario(Kind.METACLASS)
+def the_metaclass_of_a_class():
+    class Made(metaclass=Meta):
+        pass
+
+    made = Made()
+    yield start(lambda t: t * Made.SCALE + type(made).SCALE, x)
+    Made.__class__ = OtherMeta
+    yield NEW
+    Made.__class__ = Meta
+    yield BACK
+
+
 @scenario(Kind.BUILTIN)
 def a_name_that_shadows_a_builtin_in_a_helper():
     namespace: dict[str, Any] = {"__name__": "made_up"}

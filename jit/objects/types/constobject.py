@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorT
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.kinds import Equals, ValueIs
+from framejit.guards.kinds import Equals, TypeIs, ValueIs
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.core.object import VM, Codegen, LazyObject, NotConstant, Object, settle
 from framejit.objects.core.registry import pure_methods, wrapper_for, wraps
@@ -138,6 +138,8 @@ def const_object(vm: VM, value: Any) -> Object:
         return build(vm, value)
     wrapper = wrapper_for(cls)
     if wrapper.by_identity:
+        if classes.is_metaclass(cls) and id(value) not in classes.STAND_INS:
+            vm.guard(TypeIs, vm.root_source.child(Pinned, value), cls)
         return wrapper.wrap(vm, value, None)  # type: ignore[arg-type]
     return vm.observe(vm.wrap(value, vm.root_source.child(Pinned, value)))
 
