@@ -256,7 +256,7 @@ class GraphBuilder(TraceState):
                 known = self.object_of(result)
                 if known is not None:
                     return known
-            elif not has_tensor(result) and not has_unbacked(result):
+            elif result is not None and not has_tensor(result) and not has_unbacked(result):
                 return self.results.constant(result, operation.name)
         return self.results.wrap(result, self._enter(operation, place), operation.name)
 

@@ -84,6 +84,10 @@ class InnerGraph:
         found = [effects_of(node, running) for node in self._operators()]
         return bool(self.kept) or any(effects.acts for effects in found), any(effects.draws for effects in found)
 
+    def checks_factors(self, running: Running) -> bool:
+        """Return whether it raises where a matrix can't be factorised."""
+        return any(effects_of(node, running).checks_factors for node in self._operators() if node not in self.kept)
+
     def is_elementwise(self, running: Running) -> bool:
         """Return whether each element of the results is computed from elements of the operands at the same position, so that the graph can take many rows at
         once."""

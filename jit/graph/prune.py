@@ -64,12 +64,13 @@ def run_node(node: fx.Node) -> Any:
 
 class EffectRecorder(TorchDispatchMode):
     """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or runs for its effect (`acts`): draws
-    other random numbers, returns no result, or changes running statistics."""
+    other random numbers, returns no result, or changes running statistics. `checks_factors`: it raises where a matrix can't be factorised."""
 
     def __init__(self) -> None:
         super().__init__()
         self.draws = False
         self.acts = False
+        self.checks_factors = False
 
     @property
     def has_effect(self) -> bool:
@@ -78,6 +79,7 @@ class EffectRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.checks_factors |= func is torch.ops.aten._linalg_check_errors.default
         if not isinstance(func, OpOverload) or not func._schema.returns or writes_statistics(func, args, kwargs) or is_declared_to_act(func):
             self.acts = True
         elif torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs):
@@ -85,7 +87,7 @@ class EffectRecorder(TorchDispatchMode):
                 self.draws = True
             else:
                 self.acts = True
-        if isinstance(func, OpOverload) and func._can_decompose():  # in inference mode: the check of `torch.linalg.inv` is an operator that it calls
+        if torch.is_inference_mode_enabled() and isinstance(func, OpOverload) and func._can_decompose():  # such as `linalg_inv`, which calls its check
             with self:
                 return func.decompose(*args, **kwargs)
         return func(*args, **kwargs)

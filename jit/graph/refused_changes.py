@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
-from framejit.graph.fake import is_of_others, storages
+from framejit.graph.fake import is_declared, is_of_others, storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.joined import memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.operator_call import OperatorCall, Phase, rule
+from framejit.graph.prune import is_declared_to_act
 from framejit.graph.trace_state import TraceState
 from framejit.guards.kinds import Equals
 from framejit.guards.source import CAttr
@@ -61,6 +63,17 @@ def reject_changed_constant(state: TraceState, operation: OperatorCall) -> None:
     if operation.has_forgotten and state.is_one_autograd_node and is_of_others(operation.target):
         what = f"{operation.name}, which changes a number made by torch.tensor in a list that it is given"
         state.vm.unsupported(breaks.UnsupportedOperation(what))
+
+
+@rule(Phase.CHECK)
+def reject_undeclared_effect(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at an operator of another library that returns nothing and is not said to change anything: AOTAutograd leaves it out of its graph."""
+    target = operation.target
+    if operation.result is not None or operation.changes or not state.is_one_autograd_node or not is_of_others(target) or is_declared(target):
+        return
+    overloads = [getattr(target, name) for name in target.overloads()] if isinstance(target, OpOverloadPacket) else [target]
+    if not any(isinstance(overload, OpOverload) and is_declared_to_act(overload) for overload in overloads):
+        state.vm.unsupported(breaks.UnsupportedOperation(f"{operation.name}, which returns nothing and isn't declared to change anything"))
 
 
 @rule(Phase.CHECK_CHANGE)

@@ -127,6 +127,55 @@ def test_a_factorisation_and_a_solution(backend):
     check(program, (torch.eye(3),), (torch.zeros(3, 3),), backend)
 
 
+MODES = pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode], ids=lambda mode: mode.__name__)
+
+
+def errors_in(mode, program, backend, good, bad):
+    """Compare what a program raises under a mode, compiled and not. Returns the number of graphs."""
+    compiled = framejit.compile(program, backend=backend)
+    with mode():
+        assert torch.equal(compiled(good), program(good))
+        for _ in range(2):
+            with pytest.raises(RuntimeError) as expected:
+                program(bad)
+            with pytest.raises(RuntimeError) as found:
+                compiled(bad)
+            assert type(found.value) is type(expected.value) and str(found.value) == str(expected.value)
+    return framejit.statistics()["graphs"]
+
+
+@BACKENDS
+@MODES
+def test_a_factorisation_whose_result_nobody_needs(mode, backend):
+    def program(a):
+        torch.linalg.inv(a)
+        torch.linalg.cholesky(a)
+        return a + 1
+
+    framejit.reset()
+    assert errors_in(mode, program, backend, torch.eye(3), torch.zeros(3, 3)) == 1
+
+
+@BACKENDS
+@MODES
+def test_a_factorisation_in_one_way_of_a_branch_on_data(mode, backend):
+    def program(a):
+        return a * 2 if a.sum() > 1 else torch.linalg.inv(a)
+
+    errors_in(mode, program, backend, torch.eye(3), torch.zeros(3, 3))
+
+
+@BACKENDS
+@MODES
+def test_a_check_of_data(mode, backend):
+    def program(a):
+        torch._assert_async(a.sum() > 0, "the sum isn't positive")
+        return a * 2
+
+    framejit.reset()
+    assert errors_in(mode, program, backend, torch.eye(3), torch.zeros(3, 3)) == 1
+
+
 @BACKENDS
 def test_behind_a_graph_break(backend):
     def program(a, index):

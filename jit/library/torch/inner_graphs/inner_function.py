@@ -126,6 +126,8 @@ class Functions:
             self.break_graph("of a function that changes running statistics, or tensors in a list")
         leaves = self._apart(graph.body, leaves)
         inner = graph.end_inner([leaf for leaf in leaves if isinstance(leaf, TensorObject)])
+        if graph.is_one_autograd_node and inner.checks_factors(graph.fakes.running):  # AOTAutograd (torch 2.13) leaves the check out of such graphs
+            self.break_graph("of a function that factorises a matrix, which may fail")
         return FunctionGraph(inner, leaves, structure, changes)
 
     def _apart(self, body: Body, leaves: list[Object]) -> list[Object]:

@@ -226,6 +226,31 @@ def test_writes_that_aotautograd_would_lose_split_the_graph() -> None:
         assert framejit.statistics()["graph_breaks"]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_branch_that_factorises_raises_where_it_fails(backend: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 1, lambda x: x * 2, lambda x: torch.linalg.inv(x).contiguous(), (x,))
+
+    compiled = framejit.compile(program, backend=backend)
+    for x in (torch.eye(3), torch.eye(3) / 4):
+        torch.testing.assert_close(compiled(x), x * 2 if x.sum() > 1 else torch.linalg.inv(x))
+    with pytest.raises(RuntimeError, match="singular"):
+        compiled(torch.zeros(3, 3))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_check_of_data_in_a_branch(backend: str) -> None:
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async(x.sum() > 0, "the sum isn't positive")
+        return x * 3
+
+    compiled = framejit.compile(lambda x: torch.cond(x.sum() > 1, lambda x: x * 2, checked, (x,)), backend=backend, fullgraph=True)
+    for x in (torch.ones(3), torch.ones(3) / 4):
+        assert torch.equal(compiled(x), x * 2 if x.sum() > 1 else x * 3)
+    with pytest.raises(RuntimeError, match="the sum isn't positive"):
+        compiled(-torch.ones(3))
+
+
 def appends(cond, x, w):
     seen: list[Any] = []
 

@@ -45,6 +45,24 @@ def _(x, sizes, way=None):
     return torch.empty_like(x), x.new_empty(sizes)
 
 
+NOTED: list[float] = []
+
+
+@torch.library.custom_op("framejit_operators::note", mutates_args=())
+def note(x: torch.Tensor) -> None:
+    NOTED.append(float(x.sum()))
+
+
+@torch.library.custom_op("framejit_operators::note_declared", mutates_args=())
+def note_declared(x: torch.Tensor) -> None:
+    NOTED.append(float(x.sum()))
+
+
+note.register_fake(lambda x: None)
+note_declared.register_fake(lambda x: None)
+torch.fx.node.has_side_effect(torch.ops.framejit_operators.note_declared.default)
+
+
 @torch.library.custom_op("framejit_operators::no_fake", mutates_args=())
 def no_fake(x: torch.Tensor) -> torch.Tensor:
     return x * 2
@@ -266,3 +284,21 @@ def test_objects_of_torchs_classes_stay_outside_of_graphs(backend):
     except RuntimeError:
         pytest.skip("this torch has no engine for quantized operators")
     agree(lambda x: torch.ops.quantized.linear_dynamic(x + 1, packed) * 2, vector()[None], backend=backend, fullgraph=False)
+
+
+@pytest.mark.parametrize("operator", [note, note_declared], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_operator_that_returns_nothing_runs_in_each_call(backend, operator):
+    def f(x):
+        y = x * 2
+        operator(y)
+        return y + 1
+
+    framejit.reset()
+    NOTED.clear()
+    compiled = framejit.compile(f, backend=backend)
+    for size in (1.0, 2.0):
+        assert compiled(torch.full((3,), size)).equal(torch.full((3,), 2 * size + 1))
+    assert NOTED == [6.0, 12.0]
+    is_lost = backend == "aot_eager" and operator is note  # AOTAutograd would leave it out
+    assert framejit.statistics()["graph_breaks"] == (1 if is_lost else 0)
