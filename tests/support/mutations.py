@@ -10,6 +10,7 @@ import collections
 import contextlib
 import contextvars
 import functools
+import hashlib
 import heapq
 import io
 import itertools
@@ -1008,3 +1009,14 @@ def position_of_iterator(given):
         return 2.0
 
     return change, lambda: list(iterator)
+
+
+@kind
+def bytes_of_a_hash(given):
+    made = hashlib.sha256(b"a")
+
+    def change():
+        made.update(b"b")
+        return float(made.digest()[0])
+
+    return change, made.hexdigest

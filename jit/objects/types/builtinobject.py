@@ -86,6 +86,8 @@ class BuiltinObject(IdentityConstant):
         if args and isinstance(self.value, (MethodDescriptorType, WrapperDescriptorType)):
             args = [vm.observe(args[0]), *args[1:]]
         bound = type(self.value.__self__) if self.cls is MethodWrapperType else None
+        if issubclass(self.cls, BuiltinFunctionType) and (descriptor := descriptor_of(self.value)) is not None:
+            return call_builtin(vm, descriptor, [vm.pin(self.value.__self__), *args], kwargs)  # a known method of a known object: a default, a constant
         is_descriptor = bound is GetSetDescriptorType or bound is MemberDescriptorType  # a `==` could run the code of a metaclass
         if is_descriptor and operation_of(self.value) is None:
             return call_builtin(vm, vars(bound).get(self.value.__name__, self.value), [vm.const(self.value.__self__), *args], kwargs)
@@ -177,7 +179,7 @@ class BuiltinMethodObject(Object):
 
     def __init__(self, descriptor: Any, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
         kind = MethodWrapperType if isinstance(descriptor, WrapperDescriptorType) else BuiltinFunctionType
-        super().__init__(kind, source, value)
+        super().__init__(kind if value is MISSING else type(value), source, value)
         self.descriptor = descriptor
         self.receiver = receiver
 
@@ -215,21 +217,32 @@ def bound_for_real(descriptor: Any, receiver: Any) -> Any:
     return descriptor.__get__(receiver, type(receiver))
 
 
-def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
-    """A method of a C type bound to an object from outside. Each access gives a new one, so it is guarded by its name and the object.
-
-    None if its descriptor has no meaning, or if several classes of the object have the name, so that the name doesn't identify the method.
-    """
+def descriptor_of(value: Any) -> Any:
+    """The descriptor of a method of a C type that is bound to an object. None if it has no meaning, if the method itself has one, or if several classes of the
+    object have the name, so that the name doesn't identify the method."""
     receiver, name = value.__self__, value.__name__
     found = [classes.class_dict(base)[name] for base in classes.mro(type(receiver)) if name in classes.class_dict(base)]
-    if len(found) != 1 or type(found[0]) is not MethodDescriptorType or found[0].__get__(receiver) != value:
+    if len(found) != 1 or type(found[0]) is not MethodDescriptorType or found[0].__get__(receiver, type(receiver)) != value:
         return None
     (descriptor,) = found
     if model_of(value) is not None or app_of(value) is not None:
         return None
-    if model_of(descriptor) is None and app_of(descriptor) is None and not isinstance(receiver, torch.Tensor):
+    has_meaning = model_of(descriptor) is not None or app_of(descriptor) is not None or is_pure(descriptor)
+    if not has_meaning and not isinstance(receiver, torch.Tensor):
         return None
-    vm.guard(TypeIs, source, BuiltinFunctionType)
+    return descriptor
+
+
+def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
+    """A method of a C type bound to an object from outside. Each access gives a new one, so it is guarded by its name and the object.
+
+    None if `descriptor_of` finds no descriptor for it.
+    """
+    descriptor = descriptor_of(value)
+    if descriptor is None:
+        return None
+    receiver, name = value.__self__, value.__name__
+    vm.guard(TypeIs, source, type(value))
     vm.guard(Equals, source.child(CAttr, "__name__"), name)
     return BuiltinMethodObject(descriptor, vm.observe(vm.wrap(receiver, source.child(CAttr, "__self__"))), source, value)
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from agreement import agree
 
+import framejit
+
 WORD = re.compile(r"(?P<letter>[a-z])(\d)")
 
 
@@ -73,3 +75,29 @@ def test_versions() -> None:
         return compared, numbers.groups(), version.split("+")[0], version[:3], len(version), f"{version}", version + "x", "x" + version, x + 1
 
     agree(told, torch.ones(2))
+
+
+is_name = re.compile(r"[a-z]+").fullmatch
+
+
+def test_a_method_that_is_bound_to_a_pattern_can_be_a_default_a_global_or_an_argument():
+    def program(x, text, search, first=re.compile(r"\d+").match):
+        found = first(text)
+        return x + len(search(text).group()) + (found is None) + (is_name(text) is not None), [method.__name__ for method in (search, first)], type(search)
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for text, pattern in (("ab", "b"), ("ab", "b"), ("12ab", "[a-z]+"), ("ab", "a")):
+        expected, found = (run(torch.ones(2), text, re.compile(pattern).search) for run in (program, compiled))
+        assert torch.equal(expected[0], found[0]) and expected[1:] == found[1:]
+
+
+def test_a_pure_method_that_is_bound_to_a_text_can_be_an_argument():
+    def program(x, write):
+        return x + 1, write("ab")
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for text in ("-", "-", "+"):
+        assert compiled(torch.ones(2), text.join)[1] == text.join("ab")
+    assert framejit.statistics()["graphs"] == 2
