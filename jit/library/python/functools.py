@@ -4,24 +4,57 @@ from __future__ import annotations
 
 import functools
 import warnings
+from abc import ABCMeta, get_cache_token
 from collections.abc import Sequence
 from types import MethodType
 from typing import Any
 
+from framejit import breaks
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects.core import abstract
+from framejit.objects.core import abstract, operators
 from framejit.objects.core.calls import keyword_items
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, Object, is_c_member
-from framejit.objects.core.registry import app, models, wraps
+from framejit.objects.core.registry import app, models, rules_of_code, wraps
+from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
-from framejit.objects.types.funcobject import MethodObject
+from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import functools as plain
 
 app(functools.reduce)(plain.reduce)
 app(functools.cmp_to_key)(plain.cmp_to_key)
 app(functools.cached_property.__get__)(plain.cached_property_get)
+find_implementation: Any = vars(functools)["_find_impl"]
+DISPATCH: Any = functools.singledispatch(len).dispatch  # type: ignore[arg-type]
+
+
+@rules_of_code(DISPATCH.__code__)
+def dispatch(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """The `dispatch` of a function of functools.singledispatch. What it remembers follows from what is registered, and isn't asked."""
+    if kwargs or len(args) != 1 or not isinstance(function, FunctionObject) or not issubclass(vm.observe(args[0]).cls, type):
+        return None
+    cell = function.cells(vm)[DISPATCH.__code__.co_freevars.index("registry")]
+    registry = cell.load(vm) if isinstance(cell, CellObject) else None
+    if registry is None:
+        return None
+    cls = vm.observe(args[0]).constant(vm)
+    if operators.contains(vm, registry, args[0]).constant(vm):
+        return abstract.getitem(vm, registry, args[0])
+    keys = {key: key for key in (vm.observe(each).constant(vm) for each in abstract.iterate(vm, registry))}
+    if any(isinstance(key, ABCMeta) for key in keys):
+        vm.guards.read(get_cache_token)
+        return abstract.getitem(vm, registry, vm.const(best_of(vm, cls, keys)))
+    return abstract.call(vm, vm.pin(find_implementation), [args[0], registry])
+
+
+def best_of(vm: VM, cls: type, keys: dict[type, type]) -> type:
+    """Of the classes that are registered, the one whose implementation is for a class. What abstract classes say of it holds until one registers another."""
+    try:
+        found: type = find_implementation(cls, keys)
+    except RuntimeError:
+        vm.unsupported(breaks.UnsupportedCall("a function of functools.singledispatch for a class for which it has two implementations"))
+    return found
 
 
 class PartialObject(Object):
