@@ -9,7 +9,6 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.library.python.warnings import warn
 from framejit.objects.arrays.arraycall import call_function, call_ufunc
 from framejit.objects.arrays.ndarrayobject import ArrayObject, array_asked, tensor_of_array
 from framejit.objects.core import abstract
@@ -40,7 +39,7 @@ def of_tensors(vm: VM, name: str, function: object, args: Sequence[Object], kwar
     if not isinstance(found, ArrayObject):
         vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of a tensor"))
     if WARNING is not None:
-        warn(vm, vm.const(WARNING[0]), vm.const(WARNING[1]))
+        abstract.call(vm, vm.pin(warnings.warn), [vm.const(WARNING[0]), vm.const(WARNING[1])])
     tensor = tensor_of_array(vm, found)
     return enter(vm, torch.Tensor.to, [tensor, vm.const(torch.uint8)]) if tensor.look(vm).dtype is torch.bool else tensor
 

@@ -1,16 +1,25 @@
-"""warnings.warn: a warning is given after the graph, for the line that it is about, unless it may become an exception, or is recorded."""
+"""warnings.warn, by filters that the trace knows if it has changed them: ignored, raised, or given after the graph, for the line that it is about."""
 
 from __future__ import annotations
 
+import _warnings
+import re
 import sys
 import warnings
 from types import FunctionType
 from typing import Any
 
 from framejit import breaks
+from framejit.graph.running import RunningTrace
+from framejit.objects.core import abstract
 from framejit.objects.core.latercall import LaterCall
-from framejit.objects.core.object import VM, Object
+from framejit.objects.core.object import VM, Object, Raise
 from framejit.objects.core.registry import models
+from framejit.objects.types.tupleobject import TupleObject
+from framejit.process.warning_filters import MUTATED
+
+Row = tuple[Any, ...]
+"""A filter: its action, the pattern of messages, the category, the pattern of modules and the line."""
 
 
 def give(message: str, category: type[Warning], namespace: dict[str, Any], filename: str, line: int) -> None:
@@ -20,6 +29,8 @@ def give(message: str, category: type[Warning], namespace: dict[str, Any], filen
     warnings.warn_explicit(message, category, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
+mutated: Any = getattr(_warnings, MUTATED)
+"""The function in C that `warnings` calls after each change of the filters. While framejit is loaded, another stands in its place there."""
 MODULES = ("warnings", "_py_warnings")
 """The modules that define Python's own function that shows warnings: newer versions have it in the second one."""
 RECORDED_IN_CONTEXTS = bool(getattr(sys.flags, "context_aware_warnings", False))
@@ -43,6 +54,38 @@ def is_only_printed(vm: VM) -> bool:
     return its_own and is_pythons and not RECORDED_IN_CONTEXTS and not vm.effects.is_mutated(attribute("filters"))
 
 
+def rows_of(vm: RunningTrace) -> tuple[Row, ...] | None:
+    """The filters in force, each of which is guarded, if the trace has changed them; None if it hasn't."""
+    if not any(known is not None and vm.effects.is_mutated(known) for known in (vm.met(vars(warnings)), vm.met(warnings.filters))):
+        return None
+    listed = vm.observe(vm.globals_of(vars(warnings)).lookup(vm, "filters") or vm.const(None))
+    if listed.value is warnings.filters and not vm.effects.is_mutated(listed):
+        return None
+    rows = [vm.observe(row) for row in abstract.iterate(vm, listed)]
+    found = tuple([tuple([vm.observe(part).constant(vm) for part in row.items(vm)]) for row in rows if isinstance(row, TupleObject)])
+    if len(found) < len(rows) or not all(is_pythons(row) for row in found):
+        vm.unsupported(breaks.SideEffect("a filter of warnings that isn't Python's"))
+    return found
+
+
+def is_pythons(row: Row) -> bool:
+    """Return whether a filter has the form of those that the module makes."""
+    return len(row) == 5 and all(pattern is None or type(pattern) in (str, re.Pattern) for pattern in (row[1], row[3])) and isinstance(row[2], type)
+
+
+def matches(pattern: Any, text: str) -> bool:
+    """Python/_warnings.c: check_matched."""
+    return pattern is None or (pattern == text if type(pattern) is str else pattern.match(text) is not None)
+
+
+def action_of(vm: VM, rows: tuple[Row, ...], message: Object, category: type[Warning], module: str, line: int) -> str:
+    """What filters that the trace has changed do with a warning (Python/_warnings.c: get_filter)."""
+    for action, pattern, cls, of_module, of_line in rows:
+        if issubclass(category, cls) and of_line in (0, line) and matches(of_module, module) and (pattern is None or matches(pattern, message.constant(vm))):
+            return str(action)
+    return ""
+
+
 def do_more_than_print() -> bool:
     """Return whether the filters turn some warnings into exceptions, or another module has taken the place of `warnings`, whose functions show them."""
     defaults: Any = warnings
@@ -55,8 +98,24 @@ def can_wait(vm: VM) -> bool:
     return is_only_printed(vm) and not vm.guards.read(do_more_than_print)
 
 
+def module_of(vm: VM, namespace: Any) -> str:
+    """The name of the module whose globals these are, by which filters choose."""
+    name = vm.observe(namespace.lookup(vm, "__name__") or vm.const("<string>"))
+    if name.cls is not str:
+        vm.unsupported(breaks.SideEffect("warnings.warn()"))
+    found: str = name.constant(vm)
+    return found
+
+
+@models(mutated)
+def filters_mutated(vm: VM) -> Object:
+    """Python forgets which warnings it has shown, once the filters are as the trace leaves them."""
+    vm.effects.in_order(LaterCall(mutated, ()))
+    return vm.const(None)
+
+
 @models(warnings.warn)
-def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Object | None = None, source: Object | None = None) -> Object:
+def warn(vm: RunningTrace, message: Object, category: Object | None = None, stacklevel: Object | None = None, source: Object | None = None) -> Object:
     """warnings.warn with a text as the message. The line must be one of the traced functions'."""
     message = vm.observe(message)
     cls = vm.observe(category).constant(vm) if category is not None else None
@@ -65,8 +124,16 @@ def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Ob
         cls = UserWarning
     is_plain = message.cls is str and type(cls) is type and issubclass(cls, Warning) and type(level) is int and source is None
     found = vm.caller(max(level, 1) - 1) if is_plain else None
-    if found is None or not can_wait(vm):
+    if found is None:
         vm.unsupported(breaks.SideEffect("warnings.warn()"))
     frame, line = found
+    rows = rows_of(vm)
+    action = "" if rows is None else action_of(vm, rows, message, cls, module_of(vm, frame.globals), line)
+    if action == "ignore":
+        return vm.const(None)
+    if action == "error":
+        raise Raise(vm.observe(abstract.call(vm, vm.const(cls), [message])))
+    if not can_wait(vm):
+        vm.unsupported(breaks.SideEffect("warnings.warn()"))
     vm.effects.in_order(LaterCall(give, (message, cls, frame.globals, frame.code.co_filename, line)))
     return vm.const(None)
