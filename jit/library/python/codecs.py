@@ -1,14 +1,17 @@
-"""str.encode, bytes.decode and bytes(), with Python's own codecs and error handlers. Those that a program registers run its code at each call."""
+"""str.encode, bytes.decode, bytes() and binascii, with Python's own codecs and error handlers. Those that a program registers run its code at each call."""
 
 from __future__ import annotations
 
+import binascii
 import codecs
+import zlib
+from types import BuiltinFunctionType
 from typing import Any
 
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
-from framejit.objects.core.registry import models
+from framejit.objects.core.registry import models, pure
 from framejit.objects.types.buffermethods import taken
 
 CODECS = frozenset({
@@ -16,6 +19,7 @@ CODECS = frozenset({
     "raw-unicode-escape", "unicode-escape",
 })  # fmt: skip
 HANDLERS = frozenset({"strict", "ignore", "replace", "surrogateescape", "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace"})
+pure(*[found for found in vars(binascii).values() if isinstance(found, BuiltinFunctionType)], zlib.crc32, zlib.adler32)
 OWN_HANDLERS: dict[str, Any] = {name: codecs.lookup_error(name) for name in HANDLERS}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from types import CellType, FunctionType, MethodType
@@ -16,6 +17,7 @@ from framejit.objects.core.registry import app, models, pure, unsupported
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.madeclass import MadeClass
+from framejit.objects.types.typeobject import TypeObject
 from framejit.plain import inspect as plain
 from framejit.program.signatures import signature_of
 
@@ -35,32 +37,55 @@ def signature(vm: VM, target: Object, **options: Object) -> Object:
     made = vm.observe(target)
     if options and not (isinstance(made, MadeClass) and set(options) == {"annotation_format"}):  # the annotations of those are known values
         vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
-    if isinstance(made, MadeClass):
-        return signature_of_made(vm, made)
-    real = real_callable(vm, made)
-    bound = type(real) is MethodType
     try:
-        return vm.pin(signature_of(real.__func__ if bound else real, bound))
+        return vm.pin(real_signature(vm, made))
     except (TypeError, ValueError):
         vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
 
 
-def signature_of_made(vm: VM, made: MadeClass) -> Object:
-    """The signature of a class made by the trace, if its `__init__` is a function made by the trace, as dataclasses have."""
-    cls = made.value
+def real_signature(vm: VM, target: Object) -> inspect.Signature:
+    """The signature of a callable."""
+    if isinstance(target, TypeObject):
+        return signature_of_class(vm, target)
+    if target.cls is functools.partial:
+        return inspect.signature(real_partial(vm, target))
+    if isinstance(target, FunctionObject) and target.value is MISSING:
+        return inspect.signature(like_made(vm, target))
+    real = real_callable(vm, target)
+    bound = type(real) is MethodType
+    return signature_of(real.__func__ if bound else real, bound)
+
+
+def signature_of_class(vm: VM, target: TypeObject) -> inspect.Signature:
+    """The signature of a class whose instances are made by `object.__new__` and an `__init__` in Python."""
+    cls = target.value
     plain = all(vm.raw_type_lookup(type(cls), name) is getattr(type, name, MISSING) for name in ("__call__", "__signature__"))
     plain = plain and vm.raw_type_lookup(cls, "__new__") is object.__new__ and vm.raw_type_lookup(cls, "__signature__") is MISSING
     init = vm.type_lookup(cls, "__init__")
-    if not plain or not isinstance(init, FunctionObject) or init.source is not None or (init.attrs is not None and init.attrs.open(vm)):
-        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {made.name_when_called}"))
-    defaults = tuple([vm.observe(value).as_real(vm) for value in init.default_values(vm)])
-    real = FunctionType(init.code, {}, init.code.co_name, defaults, tuple(CellType() for _ in init.code.co_freevars))
-    annotations = init.own_field(vm, "__annotations__")
-    if init.kwdefaults is not None:
-        real.__kwdefaults__ = vm.observe(init.kwdefaults).as_real(vm)
+    if not plain or not isinstance(init, FunctionObject):
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
+    return inspect.signature(MethodType(like_made(vm, init), object())) if init.value is MISSING else signature_of(real_callable(vm, init), True)
+
+
+def like_made(vm: VM, function: FunctionObject) -> FunctionType:
+    """A real function with the same parameters as one that the trace has made."""
+    if function.source is not None or (function.attrs is not None and function.attrs.open(vm)):
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {function.name_when_called}"))
+    defaults = tuple([vm.observe(value).as_real(vm) for value in function.default_values(vm)])
+    real = FunctionType(function.code, {}, function.code.co_name, defaults, tuple(CellType() for _ in function.code.co_freevars))
+    annotations = function.own_field(vm, "__annotations__")
+    if function.kwdefaults is not None:
+        real.__kwdefaults__ = vm.observe(function.kwdefaults).as_real(vm)
     if annotations is not None:
         real.__annotations__ = vm.observe(annotations).as_real(vm)
-    return vm.pin(inspect.signature(MethodType(real, object())))
+    return real
+
+
+def real_partial(vm: VM, target: Object) -> Any:
+    """A real partial with the same signature."""
+    function, args, keywords = (vm.observe(abstract.getattr_(vm, target, name)) for name in ("func", "args", "keywords"))
+    real = like_made(vm, function) if isinstance(function, FunctionObject) and function.value is MISSING else real_callable(vm, function)
+    return functools.partial(real, *args.as_real(vm), **keywords.as_real(vm))
 
 
 def real_callable(vm: VM, target: Object) -> Any:

@@ -580,8 +580,21 @@ def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = 
             raise
     fallback = vm.type_lookup(cls, "__getattr__")
     if fallback is None:
+        if computes(getattribute, obj.value, name):
+            vm.unsupported(breaks.UnsupportedValue(f"the attribute {name} of a {obj.type_name}, computed by C code"))
         no_attribute(vm, obj, name)
     return fallback.call_as_method(vm, obj, [vm.const(name)], None, delivery)
+
+
+def computes(getattribute: Any, value: Any, name: str) -> bool:
+    """Return whether a type in C has an attribute for a name that no class has: its own slot computes it (the `flags` of a decimal.Context)."""
+    if value is MISSING or getattribute.__objclass__.__module__ == "builtins":
+        return False
+    try:
+        getattribute(value, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def is_own_slot(found: Any, name: str) -> bool:

@@ -9,6 +9,7 @@ from framejit.objects.core import abstract, text
 from framejit.objects.core.object import VM, Codegen, Object, object_setattr
 from framejit.objects.core.registry import models
 from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.userobject import UserObject
 from framejit.plain import namespaces as plain
 from framejit.program import classes
@@ -77,3 +78,9 @@ def namespace_repr(vm: VM, self: Object) -> Object:
         return [f"{key.constant(vm)}={text.real_repr(vm, value)}" for key, value in named if issubclass(key.cls, str) and key.constant(vm)]
 
     return text.repr_of_items(vm, self, ("namespace(", ")"), parts)
+
+
+@models(SimpleNamespace.__reduce__)
+def namespace_reduce(vm: VM, self: Object) -> Object:
+    """Objects/namespaceobject.c: namespace_reduce."""
+    return TupleObject([vm.const(self.cls), vm.const(()), vm.observe(abstract.getattr_(vm, self, "__dict__"))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from framejit import breaks
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.numbers.numberobject import Deferred, NumberObject, has_symbols
 from framejit.objects.numbers.unbackednumber import MANY_BITS, UnbackedNumber, UnbackedValue, bits_of
@@ -148,6 +149,15 @@ def waits(vm: VM, obj: Object) -> bool:
     if isinstance(obj, NumberObject):
         return obj.pending and has_symbols(vm, obj)
     return isinstance(obj, UnbackedNumber) or is_waiting(obj)
+
+
+def real_of(vm: VM, obj: Object, function: str) -> Any:
+    """The real argument of a function in C that is called while tracing. Breaks for a number or text that varies, for each value of which the program would be
+    compiled. `function`: what is called, for the reason."""
+    obj = vm.observe(obj)
+    if waits(vm, obj):
+        vm.unsupported(breaks.UnsupportedCall(f"{function} for a number or text that varies"))
+    return obj.as_real(vm)
 
 
 def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = format, spec: str = "") -> Object | None:

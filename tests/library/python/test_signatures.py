@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 
@@ -131,3 +132,36 @@ def test_a_signature_that_changes():
         return [*results, compiled(torch.ones(2))]
 
     agree_over_calls(program)
+
+
+@dataclasses.dataclass
+class Settings:
+    size: int
+    names: list = dataclasses.field(default_factory=list)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, width, *, bias: bool = True):
+        super().__init__()
+
+
+def test_signatures_of_classes_partials_and_functions_that_the_call_makes():
+    def program(x, scale):
+        def local(a, b=scale, *, c: int = 3):
+            return a
+
+        class Local:
+            def __init__(self, d=4):
+                pass
+
+        made = functools.partial(local, 1, b=7), functools.partial(Settings.__init__, None), lambda e, *rest: e
+        targets = (Settings, Layer, Local, local, *made)
+        return x + len(inspect.signature(Layer).parameters), [str(inspect.signature(each)) for each in targets]
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for scale in ("a", "a", "b"):
+        expected, found = program(torch.ones(2), scale), compiled(torch.ones(2), scale)
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+    Layer.__init__ = lambda self, other: None
+    assert compiled(torch.ones(2), "a")[1] == program(torch.ones(2), "a")[1]

@@ -1,0 +1,91 @@
+"""datetime: dates, times and differences that the trace knows are constants, and what follows from them alone is computed while tracing.
+
+The clock, the local time zone, and dates and times that are arguments or change from call to call are left to the program's own calls.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from types import ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.dynamic import is_argument
+from framejit.guards.kinds import Equals, TypeIs, ValueIs
+from framejit.guards.source import CAttr, Source
+from framejit.objects.core.object import VM, Object, fold
+from framejit.objects.core.registry import models, pure, wrapper_for, wraps
+from framejit.objects.types.constobject import ConstObject
+from framejit.objects.types.waitingtext import real_of
+
+DAY, TIME = ("year", "month", "day"), ("hour", "minute", "second", "microsecond", "fold", "tzinfo")
+PARTS: dict[type, tuple[str, ...]] = {
+    datetime.timedelta: ("days", "seconds", "microseconds"), datetime.date: DAY, datetime.time: TIME, datetime.datetime: (*DAY, *TIME),
+}  # fmt: skip
+"""The attributes that make up a value of each type."""
+DEPENDENT = frozenset({
+    "now", "today", "utcnow", "fromtimestamp", "utcfromtimestamp", "astimezone", "timestamp", "strptime", "__getattribute__", "__setattr__", "__delattr__",
+    "__reduce__", "__reduce_ex__", "__new__", "__hash__", "isocalendar",
+})  # fmt: skip
+"""Methods that ask the clock, the local time zone or the locale, or whose results aren't those of every process."""
+NUMBERS = re.compile("(?:[^%]|%[YmdHMSfjuwGV%])*")
+"""Formats whose texts don't depend on the locale."""
+
+
+class DatetimeObject(ConstObject):
+    """A date, a time or a difference from outside, whose parts are guarded when something asks for its value."""
+
+    __slots__ = ()
+
+    def constant(self, vm: VM) -> Any:
+        if self.pending:
+            assert self.source is not None
+            trace: Any = vm
+            parts = {name: self.source.child(CAttr, name) for name in PARTS[self.cls]}
+            zone = getattr(self.value, "tzinfo", None)
+            if is_argument(self.source) or any(map(trace.graph.dynamic.has_varied, parts.values())) or type(zone) not in (type(None), datetime.timezone):
+                vm.unsupported(breaks.UnsupportedValue(f"a {self.type_name} that may be another in each call, or has a time zone of the program's"))
+            vm.guard(TypeIs, self.source, self.cls)
+            for name, part in parts.items():
+                vm.guard(ValueIs if name == "tzinfo" else Equals, part, getattr(self.value, name))
+            vm.trail.fill(self, "pending", False)
+        return self.value
+
+
+@wraps(*PARTS)
+def wrap_datetime(vm: VM, value: Any, source: Source | None) -> Object:
+    """Wrap a date, a time or a difference; one of a subclass is an instance of a class of the program's, or of a package's."""
+    if type(value) not in PARTS:
+        return wrapper_for(object).wrap(vm, value, source)  # type: ignore[arg-type]
+    return ConstObject(value, None) if source is None else DatetimeObject(value, source, pending=True)
+
+
+@wraps(datetime.timezone, by_identity=True)
+def wrap_zone(vm: VM, value: Any, source: Source | None) -> Object:
+    """Wrap a time zone with a fixed difference, which is immutable."""
+    return ConstObject(value, source)
+
+
+def computed(function: Any) -> Callable[..., Object]:
+    """The model of a function that is called while tracing."""
+
+    def call(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        given = [real_of(vm, arg, "a function of datetime") for arg in args]
+        if function.__name__ in ("strftime", "__format__") and not all(type(text) is str and NUMBERS.fullmatch(text) for text in given[1:]):
+            vm.unsupported(breaks.UnsupportedCall("datetime.strftime with names, which depend on the locale"))
+        return fold(vm, function, *given, **{name: real_of(vm, value, "a function of datetime") for name, value in kwargs.items()})
+
+    return call
+
+
+for _cls in (*PARTS, datetime.timezone):
+    models(_cls)(computed(_cls))
+    for _name, _found in vars(_cls).items():
+        if _name in DEPENDENT or not isinstance(_found, (ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType)):
+            continue
+        if isinstance(_found, ClassMethodDescriptorType):
+            pure(_found)
+        else:
+            models(_found)(computed(_found))
