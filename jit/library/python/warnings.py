@@ -6,15 +6,17 @@ import _warnings
 import re
 import sys
 import warnings
-from types import FunctionType
+from dataclasses import dataclass
+from types import CodeType, FunctionType
 from typing import Any
 
 from framejit import breaks
 from framejit.graph.running import RunningTrace
 from framejit.objects.core import abstract
 from framejit.objects.core.latercall import LaterCall
-from framejit.objects.core.object import VM, Object, Raise
+from framejit.objects.core.object import VM, Codegen, Object, Raise
 from framejit.objects.core.registry import models
+from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.process.warning_filters import MUTATED
 
@@ -39,10 +41,39 @@ SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarn
 """Functions of the module that a program may replace, and the names under which it keeps its own."""
 
 
+RESTORED = ("filters", "showwarning", "_showwarnmsg_impl")
+"""The names in the module that `catch_warnings` sets, and sets back."""
+
+
+def is_restored(vm: VM) -> bool:
+    """Return whether the module has its own values where the trace has set some: all blocks of `catch_warnings` have ended."""
+    namespace = vm.globals_of(vars(warnings))
+    if not vm.effects.is_mutated(namespace):
+        return True
+    own, stored = vars(warnings), namespace.stores
+    return isinstance(namespace, DictObject) and not namespace.removed and all(
+        name in RESTORED and vm.observe(found).value is own[name] for name, (_, found) in stored.items()
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WarningAfterBlock(LaterCall):
+    """A warning that comes after a block of `catch_warnings`, and is given once the module has its own values back. If the trace ends inside another block,
+    it is left to the program's own call."""
+
+    vm: VM
+    place: tuple[CodeType, int]
+
+    def replay(self, cg: Codegen) -> None:
+        if not is_restored(self.vm):
+            self.vm.restart(self.place, breaks.SideEffect("warnings.warn()"))
+        LaterCall.replay(self, cg)
+
+
 def is_only_printed(vm: VM) -> bool:
     """Return whether warnings are shown by Python's own function, which prints to `sys.stderr`, and nothing in the trace has changed that or the filters."""
     namespace = vm.globals_of(vars(warnings))
-    if any(map(vm.effects.is_mutated, (namespace, vm.globals_of(vars(sys))))):
+    if not is_restored(vm) or vm.effects.is_mutated(vm.globals_of(vars(sys))):
         return False
 
     def attribute(name: str) -> Object:
@@ -135,5 +166,7 @@ def warn(vm: RunningTrace, message: Object, category: Object | None = None, stac
         raise Raise(vm.observe(abstract.call(vm, vm.const(cls), [message])))
     if not can_wait(vm):
         vm.unsupported(breaks.SideEffect("warnings.warn()"))
-    vm.effects.in_order(LaterCall(give, (message, cls, frame.globals, frame.code.co_filename, line)))
+    call = give, (message, cls, frame.globals, frame.code.co_filename, line)
+    is_after = vm.effects.is_mutated(vm.globals_of(vars(warnings)))
+    vm.effects.in_order(WarningAfterBlock(*call, vm, vm.place()) if is_after else LaterCall(*call))
     return vm.const(None)

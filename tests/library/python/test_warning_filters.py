@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from printed_warnings import own_printer
 
 import framejit
 
@@ -137,6 +137,32 @@ def showing_afterwards(x):
     return x + 1
 
 
+def between_blocks(x):
+    warnings.warn("first")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = x + 1
+    for _ in range(2):
+        warnings.warn("second")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.warn("quiet")
+    warnings.warn("third")
+    return x
+
+
+def breaking_in_a_later_block(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+    warnings.warn("shown")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        framejit.graph_break()
+        warnings.warn("quiet")
+    warnings.warn("shown too")
+    return x + 1
+
+
 def left_open(x):
     warnings.simplefilter("ignore", OfOurs)
     warnings.warn("quiet", OfOurs)
@@ -151,7 +177,7 @@ def observed(run: Callable[[torch.Tensor], Any]) -> Any:
         warnings.resetwarnings()
         warnings.simplefilter("default")
         module: Any = warnings
-        module._showwarnmsg_impl = printed
+        module._showwarnmsg_impl = own_printer()
         for step in range(4):
             if step == 2:
                 warnings.filterwarnings("ignore", "nothing of this kind")
@@ -160,11 +186,7 @@ def observed(run: Callable[[torch.Tensor], Any]) -> Any:
     return results, out.getvalue()
 
 
-def printed(message: warnings.WarningMessage) -> None:
-    print(message.category.__name__, message.message, file=sys.stderr)
-
-
-WHOLE = (ignoring, ignoring_an_operator, by_message_module_and_category, nested, left_by_an_exception, in_a_loop, left_open)
+WHOLE = (ignoring, ignoring_an_operator, by_message_module_and_category, nested, left_by_an_exception, in_a_loop, left_open, showing_afterwards, between_blocks)
 
 
 @pytest.mark.parametrize("program", WHOLE)
@@ -175,7 +197,7 @@ def test_filters_are_part_of_the_trace(program, backend):
 
 
 @pytest.mark.parametrize("program", [
-    raising, warning_before, recording, recording_an_operator, raising_by_an_operator, breaking_inside, showing_once, showing_afterwards,
+    raising, warning_before, recording, recording_an_operator, raising_by_an_operator, breaking_inside, showing_once, breaking_in_a_later_block,
 ])  # fmt: skip
 def test_warnings_that_are_shown_recorded_or_raised(program):
     framejit.reset()

@@ -34,7 +34,6 @@ def shows_as_before(vm: Any) -> bool:
     return all(vm.observe(namespace.lookup(vm, name)).value is vars(warnings)[name] for name in ("_showwarnmsg_impl", "showwarning"))
 
 
-@functools.cache
 def with_filters(function: Callable[..., Any], rows: tuple[Row, ...]) -> Callable[..., Any]:
     """`function`, which runs with these filters of warnings, and restores those that were set."""
 
