@@ -17,7 +17,7 @@ MAKERS: list[Any] = [
 """The functions and types in C that make a hash, one for each algorithm."""
 NAMED: Any = getattr(vars(hashlib).get("_hashlib"), "new", None)
 """The function of OpenSSL's module that `hashlib.new` calls."""
-TYPES: list[Any] = list(dict.fromkeys(type(make()) for make in MAKERS))
+TYPES: list[Any] = list(dict.fromkeys(type(make(usedforsecurity=False)) for make in MAKERS))
 
 
 class HashObject(Object):
