@@ -579,7 +579,7 @@ class Tracer:
                 return known
         if check and not isinstance(source, Pinned):
             if wrapper.by_identity:
-                if isinstance(value, BuiltinFunctionType) and (method := bound_method(self, value, source)) is not None:
+                if issubclass(type(value), BuiltinFunctionType) and (method := bound_method(self, value, source)) is not None:
                     return method
                 self.guard(ValueIs, source, value)
                 if classes.is_metaclass(type(value)):

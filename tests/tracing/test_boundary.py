@@ -24,6 +24,7 @@ import tempfile
 import threading
 import traceback
 import types
+import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -139,10 +140,10 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "logging, off": (0, lambda v: logger.debug("step %d", 3)),
     "warnings, which pytest records": (1, lambda v: warnings.warn("careful", UserWarning, stacklevel=2)),
     "warnings, of a line outside": (1, lambda v: warnings.warn("careful", UserWarning, stacklevel=9)),
-    "json.dumps": (1, lambda v: json.dumps(CONFIG)),
-    "json.dumps, indent": (1, lambda v: json.dumps(CONFIG, indent=2, sort_keys=True)),
-    "json.dumps, encoder": (1, lambda v: json.dumps([Point(1, 2)], cls=OfPoints)),
-    "json.loads": (1, lambda v: json.loads('{"a": [1, 2.5, null, {"b": "c"}]}')),
+    "json.dumps": (0, lambda v: json.dumps(CONFIG)),
+    "json.dumps, indent": (0, lambda v: json.dumps(CONFIG, indent=2, sort_keys=True)),
+    "json.dumps, encoder": (0, lambda v: json.dumps([Point(1, 2)], cls=OfPoints)),
+    "json.loads": (0, lambda v: json.loads('{"a": [1, 2.5, null, {"b": "c"}]}')),
     "copy.deepcopy of a module": (0, lambda v: copy.deepcopy(linear)(v).detach()),
     "copy.deepcopy of tensors": (0, lambda v: copy.deepcopy([v, {"v": v}])),
     "copy.deepcopy of lists": (0, lambda v: copy.deepcopy([1, [2, {"a": 3}]])),
@@ -153,7 +154,7 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "random": (2, lambda v: random.Random(3).sample(range(9), 3)),
     "argparse": (3, lambda v: parsed()),
     "queue": (2, lambda v: sent(waiting)),
-    "singledispatch": (1, lambda v: size("abc")),
+    "singledispatch": (0, lambda v: size("abc")),
     "torch.save and load": (5, saved),
     "repr of a tensor": (1, lambda v: repr(v)),
     "dataclasses.asdict": (0, lambda v: dataclasses.asdict(Point(1, 2))),
@@ -486,7 +487,7 @@ def test_messages_are_about_the_programs_line():
 
 def test_an_error_is_about_the_programs_line():
     def program(a):
-        return json.dumps({"a": [1, 2]}, indent=2), a + 1
+        return uuid.uuid4().version, a + 1
 
     with pytest.raises(framejit.Unsupported) as caught:
         framejit.compile(program, backend="eager", fullgraph=True)(x)
@@ -502,7 +503,7 @@ def advice_of(program: Any, *args: Any) -> list[str]:
 
 def test_advice_is_about_what_the_call_is_made_for():
     def uses_result(a):
-        return json.dumps({"a": [1, 2]}, indent=2), a + 1
+        return uuid.uuid4().version, a + 1
 
     def writes(a):
         torch.save(a, io.BytesIO())

@@ -8,14 +8,14 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from types import ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from types import ClassMethodDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.dynamic import is_argument
 from framejit.guards.kinds import Equals, TypeIs, ValueIs
 from framejit.guards.source import CAttr, Source
-from framejit.objects.core.object import VM, Object, fold
+from framejit.objects.core.object import VM, Object, fold, member_source
 from framejit.objects.core.registry import models, pure, wrapper_for, wraps
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.waitingtext import real_of
@@ -52,6 +52,12 @@ class DatetimeObject(ConstObject):
                 vm.guard(ValueIs if name == "tzinfo" else Equals, part, getattr(self.value, name))
             vm.trail.fill(self, "pending", False)
         return self.value
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        """One part is read, and guarded, alone."""
+        if not self.pending or self.source is None:
+            return super().get_slot(vm, member)
+        return vm.wrap(member.__get__(self.value), member_source(vm, self, self.source, member))
 
 
 @wraps(*PARTS)

@@ -42,7 +42,7 @@ def dispatch(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Obj
     if operators.contains(vm, registry, args[0]).constant(vm):
         return abstract.getitem(vm, registry, args[0])
     keys = {key: key for key in (vm.observe(each).constant(vm) for each in abstract.iterate(vm, registry))}
-    if any(isinstance(key, ABCMeta) for key in keys):
+    if any(issubclass(type(key), ABCMeta) for key in keys):
         vm.guards.read(get_cache_token)
         return abstract.getitem(vm, registry, vm.const(best_of(vm, cls, keys)))
     return abstract.call(vm, vm.pin(find_implementation), [args[0], registry])

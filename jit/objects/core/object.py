@@ -588,7 +588,7 @@ def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = 
 
 def computes(getattribute: Any, value: Any, name: str) -> bool:
     """Return whether a type in C has an attribute for a name that no class has: its own slot computes it (the `flags` of a decimal.Context)."""
-    if value is MISSING or getattribute.__objclass__.__module__ == "builtins":
+    if value is MISSING or not is_own_slot(getattribute, "__getattribute__") or getattribute.__objclass__.__module__ == "builtins":
         return False
     try:
         getattribute(value, name)
