@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import codecs
-import zlib
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -19,7 +18,7 @@ CODECS = frozenset({
     "raw-unicode-escape", "unicode-escape",
 })  # fmt: skip
 HANDLERS = frozenset({"strict", "ignore", "replace", "surrogateescape", "surrogatepass", "backslashreplace", "xmlcharrefreplace", "namereplace"})
-pure(*[found for found in vars(binascii).values() if isinstance(found, BuiltinFunctionType)], zlib.crc32, zlib.adler32)
+pure(*[found for found in vars(binascii).values() if isinstance(found, BuiltinFunctionType)])
 OWN_HANDLERS: dict[str, Any] = {name: codecs.lookup_error(name) for name in HANDLERS}
 
 
