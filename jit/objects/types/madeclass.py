@@ -137,6 +137,8 @@ class MadeClass(TypeObject):
             fold(vm, type.__delattr__, self.value, name)  # raises
         raw = MISSING if value is None else stand_in_for(vm, value)
         before = getattr(self.value, name) if name in NAMES else classes.class_dict(self.value).get(name, MISSING)
+        if name in NAMES:
+            fold(vm, type.__setattr__, self.value, name, raw)  # raises for a text that is no name
         vm.trail.changed(self, self._restore, dict(self.changes), self.removed, name, before)
         if value is None or self.changes.get(name, value) is None:
             self.removed |= {name}

@@ -433,3 +433,13 @@ def test_deleting_a_slot_of_a_class_that_is_made() -> None:
     compiled = framejit.compile(made, backend="eager", fullgraph=True)
     expected, found = made(torch.ones(2)), compiled(torch.ones(2))
     assert found[1:3] == expected[1:3] and list(vars(found[3])) == list(vars(expected[3]))
+
+
+def test_names_that_a_class_refuses() -> None:
+    def made(x: torch.Tensor) -> Any:
+        class Held: ...
+        return x, [tried(setattr, Held, "__name__", name) for name in ("a\0", "\udcdc", "a.b")], Held.__name__, Held.__qualname__
+
+    framejit.reset()
+    agree_in_text(made, torch.ones(2))
+    assert framejit.statistics()["graph_breaks"] == 0
