@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicCo
 from framejit.backends import recompute
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
+from framejit.graph.fake_mode import without_gradients
 from framejit.graph.parts import PartsContext
 from framejit.graph.rewrites import rewrite_for_aot_autograd
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
@@ -75,7 +76,8 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
             context.tensor_to_context[info.value] = info.symbolic_context or _all_static(info)
     compile_id = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
     before = len(request.shape_env.guards) if request.shape_env is not None else 0
-    with tracing(context), compile_context(CompileContext(compile_id)), recompute.without_its_warning():
+    leaves_out = without_gradients() if request.shape_env is not None else contextlib.nullcontext()
+    with tracing(context), compile_context(CompileContext(compile_id)), recompute.without_its_warning(), leaves_out:
         yield Contexts(context, before)
 
 

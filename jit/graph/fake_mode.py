@@ -12,6 +12,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import NoneType
 from typing import Any
 
@@ -244,9 +245,10 @@ class TraceConverter(FakeTensorConverter):
             if made is not None:
                 return made
         peer.bring()
-        return super().from_real_tensor(
-            fake_mode, t, make_constant, shape_env, source=source, symbolic_context=symbolic_context, trace=trace
-        )
+        with without_gradients() if symbolic_context is not None else contextlib.nullcontext():
+            return super().from_real_tensor(
+                fake_mode, t, make_constant, shape_env, source=source, symbolic_context=symbolic_context, trace=trace
+            )
 
     def _fake_of(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
         """A new fake of a dense tensor, or of a view of one that autograd doesn't record. None for others."""
@@ -308,10 +310,23 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return "_is_buffer" not in tensor.__dict__ and (not tensor.is_leaf or underway.is_beside() or tensor.grad is None) and not tensor.retains_grad
 
 
+_LEAVES_OUT_GRADIENTS: ContextVar[bool] = ContextVar("leaves_out_gradients", default=False)
+
+
+@contextlib.contextmanager
+def without_gradients() -> Iterator[None]:
+    """Let fakes of leaves have no gradients: if sizes are symbolic, those of a gradient would get other symbols, which no guard could read."""
+    token = _LEAVES_OUT_GRADIENTS.set(True)
+    try:
+        yield
+    finally:
+        _LEAVES_OUT_GRADIENTS.reset(token)
+
+
 def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The gradient that the fake of a leaf gets too. None on a thread that compiles beside the program: a backward pass may be replacing it just now, in C++
     and without the GIL, and a trace reads gradients from outside along paths of their own."""
-    return None if underway.is_beside() else torchs_grad_of(tensor)
+    return None if _LEAVES_OUT_GRADIENTS.get() or underway.is_beside() else torchs_grad_of(tensor)
 
 
 torchs_grad_of = meta_utils.safe_grad

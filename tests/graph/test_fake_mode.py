@@ -275,3 +275,20 @@ def test_a_trace_gets_symbols_when_an_operator_needs_them(name: str) -> None:
     program, args = SIZES_OF_DATA[name]
     compiled = framejit.compile(program, backend="eager", fullgraph=True)
     assert torch.equal(compiled(*args), program(*args))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sizes_of_an_input_with_a_gradient_vary(backend: str) -> None:
+    """An adversarial input, of which the model is evaluated again without gradients: the sizes of its `.grad` are no symbols of their own."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8)
+    compiled = framejit.compile(model, backend=backend)
+    for n in (3, 5, 7, 4):
+        x = torch.randn(n, 8, requires_grad=True)
+        compiled(x).sum().backward()
+        torch.testing.assert_close(x.grad, model.weight.sum(0).expand(n, 8))
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x))
+        compiled(x).sum().backward()
+        torch.testing.assert_close(x.grad, 2 * model.weight.sum(0).expand(n, 8))
+    assert framejit.statistics()["internal_errors"] == 0
