@@ -66,12 +66,16 @@ def has_lost_its_record(view: torch.Tensor) -> bool:
         return True
 
 
+def lies_elsewhere(view: torch.Tensor) -> bool:
+    """Return whether a view has other memory than its base: one of them has been given other data since."""
+    base = view._base if view._is_view() else None
+    return base is not None and base.untyped_storage()._cdata != view.untyped_storage()._cdata
+
+
 def has_left_its_base(tensor: torch.Tensor) -> bool:
     """Return whether a view has been given other data, of another type than its base's, as `Module.to(dtype)` does with gradients."""
     base = tensor._base if tensor._is_view() else None
-    if base is None or base.dtype == tensor.dtype:
-        return False
-    return base.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+    return base is not None and base.dtype != tensor.dtype and lies_elsewhere(tensor)
 
 
 def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:

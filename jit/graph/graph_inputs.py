@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 from framejit import breaks
 from framejit.graph.demands import RestartWith
-from framejit.graph.fake import storages
+from framejit.graph.fake import lies_elsewhere, storages
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.parts import PartsContext
 from framejit.graph.shapes import Shapes
@@ -30,8 +30,9 @@ from framejit.guards.tensor_spec import (
     tensor_spec,
 )
 from framejit.objects.tensors.storageobject import key_of
-from framejit.objects.tensors.tensorkind import kind_in_graph, kind_of, kind_of_class
+from framejit.objects.tensors.tensorkind import TensorKind, kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.torch_state.torch_classes import PLAIN_TENSORS
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
 
 
@@ -77,12 +78,20 @@ class GraphInputs:
         """Make a tensor from outside an input as its kind says. `plain`: what the graph gets, whose kind it is."""
         with torch._C.DisableTorchFunctionSubclass():
             kind = kind_of(plain)
-            reason = kind.refusal(plain)
+            reason = self._refusal(kind, plain)
         if reason is not None:
             self.state.vm.unsupported(reason)
         made = kind.make_input(self, source, tensor, plain)
         assert isinstance(made, TensorObject)
         return made
+
+    def _refusal(self, kind: TensorKind, tensor: torch.Tensor) -> breaks.Break | None:
+        """Why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
+        reason = kind.refusal(tensor)
+        is_dense = tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
+        if reason is None and is_dense and self.state.is_one_autograd_node and lies_elsewhere(tensor):
+            return breaks.UnsupportedValue("a view that has other data than its base, since one of them has been given that")
+        return reason
 
     # What kinds make inputs of.
 
@@ -130,7 +139,7 @@ class GraphInputs:
         """Return whether a tensor isn't an input yet, and would be one of this look, whose sizes are constants."""
         with torch._C.DisableTorchFunctionSubclass():
             kind = kind_of(tensor)
-            if id(tensor) in self.known or kind is not kind_of_class(look.spec.cls) or kind.refusal(tensor) is not None:
+            if id(tensor) in self.known or kind is not kind_of_class(look.spec.cls) or self._refusal(kind, tensor) is not None:
                 return False
         if look_of(tensor) != look:
             return False

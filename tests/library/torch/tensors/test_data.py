@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -222,3 +223,29 @@ def test_a_buffer_that_grows():
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(2)), model(torch.ones(2)))
         assert torch.equal(other.seen, model.seen)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("changed", ["the base", "the view"])
+def test_a_view_and_its_base_that_have_other_data_than_each_other(changed: str, backend: str) -> None:
+    """As of parameters whose data is replaced while something holds a view of them. AOTAutograd would make the view again from its base."""
+
+    def program(whole: torch.Tensor, part: torch.Tensor) -> Any:
+        whole.add_(1)
+        part.mul_(2)
+        return whole * 1, part * 1
+
+    def outcomes(run: Any) -> Any:
+        whole = torch.zeros(4)
+        part = whole[1:]
+        found = [run(whole, part)]
+        if changed == "the base":
+            whole.data = whole.data + 1
+        else:
+            part.data = part.data + 1
+        found += [run(whole, part), run(whole, part)]
+        return [*found, whole, part]
+
+    expected = outcomes(program)
+    for one, other in zip(torch.utils._pytree.tree_leaves(outcomes(framejit.compile(program, backend=backend))), torch.utils._pytree.tree_leaves(expected)):
+        assert torch.equal(one, other)
