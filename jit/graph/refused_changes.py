@@ -66,6 +66,13 @@ def reject_changed_constant(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK)
+def reject_handled_check(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at an operator that returns nothing and changes no tensor, if the program handles exceptions: a graph with it isn't run again."""
+    if operation.result is None and not operation.changes and not operation.inner_graphs and state.vm.note_handlers():
+        state.vm.unsupported(breaks.UnsupportedOperation(f"{operation.name}, which returns nothing, under a handler of the program's"))
+
+
+@rule(Phase.CHECK)
 def reject_undeclared_effect(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at an operator of another library that returns nothing and is not said to change anything: AOTAutograd leaves it out of its graph."""
     target = operation.target

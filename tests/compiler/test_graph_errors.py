@@ -177,6 +177,21 @@ def test_a_check_of_data(mode, backend):
 
 
 @BACKENDS
+def test_a_check_of_data_whose_error_the_program_handles(backend):
+    def program(a):
+        try:
+            torch._assert_async(a.sum() > 0, "the sum isn't positive")
+        except RuntimeError as error:
+            return a - 1, str(error)
+        return a * 2, ""
+
+    compiled = framejit.compile(program, backend=backend)
+    for value in (torch.eye(3), torch.zeros(3, 3), torch.eye(3)):
+        found, expected = compiled(value), program(value)
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+@BACKENDS
 def test_behind_a_graph_break(backend):
     def program(a, index):
         b = a + 1
