@@ -1,4 +1,4 @@
-"""What registering classes with abstract base classes changes, in a form in which a later process can ask again."""
+"""The state that changes when classes are registered with abstract base classes, in a form in which a later process can ask again."""
 
 from __future__ import annotations
 

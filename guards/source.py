@@ -97,11 +97,11 @@ class Source:
     accessor: ClassVar[str] = ""
     form: ClassVar[str] = ""
     is_data: ClassVar[bool] = False
-    """Whether the source leads to the data of a tensor."""
+    """True if the source leads to the data of a tensor."""
     is_new_each_time: ClassVar[bool] = False
-    """Whether each read makes a new object, so that no guard can check its identity."""
+    """True if each read makes a new object, so that no guard can check its identity."""
     needs_exact_type: ClassVar[bool] = False
-    """Whether the base's exact type must be guarded, because reading from another type could run the user's Python code."""
+    """True if the base's exact type must be guarded, because reading from another type could run the user's Python code."""
 
     def __init_subclass__(cls) -> None:
         if cls.accessor:

@@ -33,7 +33,7 @@ Place = tuple[int, str, int]
 SECONDS = 0.2
 """The time that z3 gets, if nothing simpler decides."""
 TRIES = 200
-"""How many numbers are tried out before z3 is asked."""
+"""The count of numbers that are tried out before z3 is asked."""
 
 
 class Paths:

@@ -46,7 +46,7 @@ class Statistics:
     uncompiled: tuple[str, ...] = field(default=())
 
     def complaint(self, entries: int = 1) -> str:
-        """Why this isn't exactly one graph for each of `entries`; empty if it is."""
+        """The reason why this isn't exactly one graph for each of `entries`; empty if it is."""
         found = []
         if self.fallbacks:
             found.append(f"{self.fallbacks} fallback(s)")

@@ -16,9 +16,9 @@ import torch
 from torch._inductor.fx_passes import joint_graph, post_grad
 
 INDEX = ("call_function", torch.ops.aten.index.Tensor)
-"""What the last node of those patterns calls, as Inductor's tables have it."""
+"""The key, in Inductor's tables, of what the last node of those patterns calls."""
 INCOMPLETE = "Not all inputs to pattern found"
-"""How the message of the error begins."""
+"""The beginning of the error's message."""
 INITIALIZE = joint_graph.lazy_init
 
 

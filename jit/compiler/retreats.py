@@ -1,4 +1,4 @@
-"""When a backend can't compile a graph, the next trace gives something up: one thing at a time, in a fixed order."""
+"""After a backend has failed to compile a graph, the next trace gives something up: one thing at a time, in a fixed order."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from framejit.report import BreakNote
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Why an entry was made.
+    """The reason why an entry was made.
 
     Attributes:
         number: the number of the entry, among all that its function ever had.

@@ -101,7 +101,7 @@ def refusal_of_record(tensor: torch.Tensor) -> breaks.Break | None:
 
 
 def refusal_of_values(tensor: torch.Tensor) -> breaks.Break | None:
-    """Why a real tensor can't be an input of a graph if its data is that of a tensor of another layout; None if it isn't."""
+    """The reason why a real tensor can't be an input of a graph if its data is that of a tensor of another layout; None if it isn't."""
     base = tensor._base if tensor._is_view() else None
     if base is not None and base.layout is not torch.strided:
         return breaks.UnsupportedValue(f"the values of a tensor of layout {base.layout}, as a view of it")

@@ -86,7 +86,7 @@ class GraphInputs:
         return made
 
     def _refusal(self, kind: TensorKind, tensor: torch.Tensor) -> breaks.Break | None:
-        """Why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
+        """The reason why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
         reason = kind.refusal(tensor)
         is_dense = tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
         if reason is None and is_dense and self.state.is_one_autograd_node and lies_elsewhere(tensor):

@@ -75,7 +75,7 @@ class Compilation:
 
     @property
     def uncompiled(self) -> str:
-        """Why the function runs uncompiled; empty if it doesn't."""
+        """The reason why the function runs uncompiled; empty if it doesn't."""
         reason = None if self.note is None else self.note.fallback
         return "" if reason is None else str(reason)
 

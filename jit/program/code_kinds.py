@@ -1,4 +1,4 @@
-"""Whose code a function is: the program's, torch's, the standard library's, another package's, or framejit's own; and what that means.
+"""Tells whose code a function is: the program's, torch's, the standard library's, another package's, or framejit's own; and what that means.
 
 The answers decide where a graph break inside a library is taken (boundary.py), which functions native code calls back (upcalls.py), and which
 frames reports show (stacks.py).
@@ -72,9 +72,9 @@ CALLS_BACK = tuple(
 )  # fmt: skip
 """Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
 REGIONS = OURS + os.path.join("user", "regions.py")
-"""Whose wrappers are around functions of the program that are decorated with framejit's decorators."""
+"""The file whose wrappers are around functions of the program that are decorated with framejit's decorators."""
 DECORATED = (REGIONS, TORCH + "_dynamo/external_utils.py")
-"""Whose wrappers are around functions of the program that are decorated with regions, framejit's and torch's."""
+"""The files whose wrappers are around functions of the program that are decorated with regions, framejit's and torch's."""
 STAND_INS = OURS + "plain/"
 """Functions of framejit's that are traced in place of library functions."""
 OUR_WRAPPERS = (REGIONS, OURS + "said/directives.py", STAND_INS)

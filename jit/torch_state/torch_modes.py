@@ -194,7 +194,7 @@ def deterministic_probes(value: tuple[bool, ...]) -> list[Probe]:
 
 HAS_CUDA = torch.version.cuda is not None and torch.cuda.device_count() > 0
 PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")) if HAS_CUDA else ()
-"""Whose float32 precision (TF32 or not) goes into generated code. The getter is the one that works whichever API set it."""
+"""The operators whose float32 precision (TF32 or not) goes into generated code. The getter is the one that works whichever API set it."""
 
 
 def precisions() -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ class compile_eager_operators:
 
     @property
     def refusals(self) -> Mapping[str, tuple[str, ...]]:
-        """Why calls of an operator were left to torch's kernel, for each operator of which some were compiled in vain; empty once all are closed."""
+        """The reasons for leaving calls of an operator to torch's kernel, for each operator of which some were compiled in vain; empty once all are closed."""
         return {str(operator): tuple(maker.refusals) for operator, maker in in_force.makers(self._operators).items() if maker.refusals}
 
     @untraced

@@ -73,7 +73,7 @@ def quiet() -> None:
 
 
 def complaint(compiler: Compiler, case: Case) -> str:
-    """Why a compiler hasn't made one graph for each entry of the case; eager makes none."""
+    """The reason why a compiler hasn't made one graph for each entry of the case; eager makes none."""
     return "" if compiler.name == Compiler.name else compiler.statistics().complaint(case.entries)
 
 

@@ -110,7 +110,7 @@ def matches(pattern: Any, text: str) -> bool:
 
 
 def action_of(vm: VM, rows: tuple[Row, ...], message: Object, category: type[Warning], module: str, line: int) -> str:
-    """What filters that the trace has changed do with a warning (Python/_warnings.c: get_filter)."""
+    """The action for a warning by filters that the trace has changed (Python/_warnings.c: get_filter)."""
     for action, pattern, cls, of_module, of_line in rows:
         if issubclass(category, cls) and of_line in (0, line) and matches(of_module, module) and (pattern is None or matches(pattern, message.constant(vm))):
             return str(action)

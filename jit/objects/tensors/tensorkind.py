@@ -61,7 +61,7 @@ class TensorKind:
     # Tensors from outside.
 
     def refusal(self, tensor: torch.Tensor) -> Break | None:
-        """Why a tensor from outside can't be an input of a graph, or None."""
+        """The reason why a tensor from outside can't be an input of a graph, or None."""
         return None
 
     def make_input(self, inputs: Any, source: Source, tensor: torch.Tensor, plain: torch.Tensor) -> Object:
@@ -88,15 +88,15 @@ class TensorKind:
     # Graphs that autograd sees as one node (graph/autograd_node.py).
 
     def refusal_as_argument(self, fake: torch.Tensor) -> Break | None:
-        """Why no operator of such a graph can take a tensor, or None."""
+        """The reason why no operator of such a graph can take a tensor, or None."""
         return None
 
     def refusal_as_result(self, fake: torch.Tensor) -> Break | None:
-        """Why no operator of such a graph can make a tensor, or None."""
+        """The reason why no operator of such a graph can make a tensor, or None."""
         return None
 
     def refusal_as_output(self, state: Any, node: Any) -> Break | None:
-        """Why the tensor that a node gives can't leave such a graph, or None. The trace is restarted then, to break where the tensor is made."""
+        """The reason why the tensor that a node gives can't leave such a graph, or None. The trace is restarted then, to break where the tensor is made."""
         return None
 
 

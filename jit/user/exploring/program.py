@@ -180,7 +180,7 @@ class Program:
 
 
 def why_stopped(notes: Sequence[FrameNote]) -> tuple[str, UserFrame | None]:
-    """Why and where a trace has stopped; an empty text and None if it has reached the end."""
+    """The reason why a trace has stopped, and the place; an empty text and None if it has reached the end."""
     for note in notes:
         reason, stack = (note.broke.reason, note.broke.stack) if note.broke is not None else (note.fallback, note.fallback_stack)
         if reason is not None:
