@@ -13,6 +13,7 @@ import enum
 import functools
 import re
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,6 +33,8 @@ def the_compiler_is_loaded() -> None:
 
 def told(value: Any, ids: bool, depth: int = 0) -> Any:
     """A value as it is now, comparable later. `ids`: which classes and functions it holds, rather than their names."""
+    if type(value) in weakref.ProxyTypes:
+        return "proxy", type(value).__name__  # which is made again each time, and says that it is of its object's class
     if isinstance(value, (int, float, complex, bytes, type(None))):
         return type(value).__name__, repr(value)
     if isinstance(value, str):

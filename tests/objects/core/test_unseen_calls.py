@@ -114,10 +114,10 @@ def indexes_badly(t):
         return t, str(error)
 
 
-TRACED = (asks_an_enum, reads_a_class, unsets_a_slot, indexes_badly)
+TRACED = (asks_an_enum, formats_an_enum, shows_an_enum, reads_a_class, unsets_a_slot, indexes_badly)
 
 
-SPLIT = (formats_an_enum, shows_an_enum, sorts_by_comparison)
+SPLIT = (sorts_by_comparison,)
 
 
 LEAF_INSIDE = pytest.param(applies_a_function, marks=pytest.mark.only_eager("a leaf made inside splits a graph whose backward is made as a whole"))
