@@ -49,6 +49,12 @@ def version_kept() -> Iterator[None]:
                 setattr(_module, MUTATED, _real)
 
 
+def forget_shown() -> None:
+    """Make Python forget which warnings it has shown, as each change of the filters does. Newer versions want their lock to be held."""
+    with getattr(_module, "_lock", contextlib.nullcontext()):
+        getattr(_module, MUTATED)()
+
+
 def recorder() -> Any:
     """Return the object that takes warnings which are to be shown: each `catch_warnings(record=True)` puts another in its place."""
     context = warnings._get_context() if hasattr(warnings, "_get_context") else None

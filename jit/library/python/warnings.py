@@ -18,7 +18,7 @@ from framejit.objects.core.object import VM, Codegen, Object, Raise
 from framejit.objects.core.registry import models
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.process.warning_filters import MUTATED
+from framejit.process.warning_filters import MUTATED, forget_shown
 
 Row = tuple[Any, ...]
 """A filter: its action, the pattern of messages, the category, the pattern of modules and the line."""
@@ -33,6 +33,8 @@ def give(message: str, category: type[Warning], namespace: dict[str, Any], filen
 
 mutated: Any = getattr(_warnings, MUTATED)
 """The function in C that `warnings` calls after each change of the filters. While framejit is loaded, another stands in its place there."""
+LOCKING: tuple[Any, ...] = tuple(getattr(_warnings, name) for name in ("_acquire_lock", "_release_lock") if hasattr(_warnings, name))
+"""The functions in C by which newer versions hold a lock while they change the filters. The trace only notes changes, which are made without it."""
 MODULES = ("warnings", "_py_warnings")
 """The modules that define Python's own function that shows warnings: newer versions have it in the second one."""
 RECORDED_IN_CONTEXTS = bool(getattr(sys.flags, "context_aware_warnings", False))
@@ -141,8 +143,16 @@ def module_of(vm: VM, namespace: Any) -> str:
 @models(mutated)
 def filters_mutated(vm: VM) -> Object:
     """Python forgets which warnings it has shown, once the filters are as the trace leaves them."""
-    vm.effects.in_order(LaterCall(mutated, ()))
+    vm.effects.in_order(LaterCall(forget_shown, ()))
     return vm.const(None)
+
+
+def lock_or_unlock(vm: VM) -> Object:
+    return vm.const(None)
+
+
+for _function in LOCKING:
+    models(_function)(lock_or_unlock)
 
 
 @models(warnings.warn)

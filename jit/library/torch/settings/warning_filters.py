@@ -10,7 +10,8 @@ from typing import Any
 from framejit import breaks
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
-from framejit.library.python.warnings import Row, mutated, rows_of
+from framejit.library.python.warnings import Row, rows_of
+from framejit.process.warning_filters import forget_shown
 
 UNDER_FILTERS = breaks.GlobalStateUnsupported("filters that the compiled function has set, by which warnings of operators may be errors or recorded")
 
@@ -42,12 +43,12 @@ def with_filters(function: Callable[..., Any], rows: tuple[Row, ...]) -> Callabl
         module: Any = warnings
         before = module.filters
         module.filters = list(rows)
-        mutated()
+        forget_shown()
         try:
             return function(*args, **kwargs)
         finally:
             module.filters = before
-            mutated()
+            forget_shown()
 
     del run.__wrapped__  # type: ignore[attr-defined]
     run.runs = function  # type: ignore[attr-defined]
