@@ -8,8 +8,7 @@ from typing import Any
 
 
 def shadowed_dict(cls: Any) -> Any:
-    """Find the class attribute that hides the `__dict__` of instances, as `inspect._shadowed_dict` of newer Pythons does, but without its cache of weak
-    references."""
+    """Find the class attribute that hides the `__dict__` of instances, as `inspect._shadowed_dict` of newer Pythons does, but without its cache."""
     for entry in inspect._static_getmro(cls):  # type: ignore[attr-defined]
         found = inspect._get_dunder_dict_of_class(entry).get("__dict__", inspect._sentinel)  # type: ignore[attr-defined]
         its_own = type(found) is GetSetDescriptorType and found.__name__ == "__dict__" and found.__objclass__ is entry

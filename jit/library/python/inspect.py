@@ -21,7 +21,7 @@ from framejit.objects.types.typeobject import TypeObject
 from framejit.plain import inspect as plain
 from framejit.program.signatures import signature_of
 
-if hasattr(inspect, "_shadowed_dict_from_weakref_mro_tuple"):
+if hasattr(inspect, "_get_dunder_dict_of_class"):
     app(inspect._shadowed_dict)(plain.shadowed_dict)  # type: ignore[attr-defined]
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
