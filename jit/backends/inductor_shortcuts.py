@@ -28,10 +28,9 @@ def works(isa: cpu_vec_isa.VecISA, code: str) -> bool:
     """Return whether the C++ compiler makes libraries for a vector instruction set that can be loaded here.
 
     Inductor asks this in every process, and loads a library in a process of its own for each instruction set: 0.2 s of CPU with torch 2.13, seconds
-    with 2.11; 2.15 keeps the answer. Here a "yes" is kept as an empty file in Inductor's folder. Its name depends on the torch, the C++ compiler, the
-    flags and the kind of machine; a "no" is asked again, since it may come from a machine under load.
+    with 2.11; 2.15 keeps the answer. Here a "yes" is kept as an empty file in Inductor's folder. Its name depends on the versions of torch and of the C++
+    compiler, on the flags, and on the machine. A "no" isn't kept, since a machine under load may give one.
     """
-    # Inductor's own key of the library: the version of torch and of the C++ compiler, and the flags
     fingerprint = cpu_vec_isa._get_isa_dry_compile_fingerprint(isa.build_arch_flags())
     path = get_path(code_hash(code, f"{fingerprint} {isa} {platform.node()} {platform.release()}"), "works")[2]
     if os.path.exists(path):
@@ -44,8 +43,8 @@ def works(isa: cpu_vec_isa.VecISA, code: str) -> bool:
 
 
 def simplified(expression: Any, **options: Any) -> Any:
-    """`sympy.simplify`, which takes milliseconds for each index of a kernel. It returns sums of integer multiples of symbols, as most indices are, as they
-    are."""
+    """`sympy.simplify`, which takes milliseconds for each index of a kernel. It leaves sums of integer multiples of symbols alone, and most indices are such
+    sums, so those are returned at once."""
     return expression if not options and isinstance(expression, sympy.Expr) and is_linear(expression) else SIMPLIFY(expression, **options)
 
 

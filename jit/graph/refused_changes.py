@@ -1,4 +1,4 @@
-"""Rules that stop the trace at a change of a tensor that compiled code can't make as eager does."""
+"""Rules that stop the trace at a change of a tensor, or at an operator that returns nothing, where compiled code can't do what eager does."""
 
 from __future__ import annotations
 

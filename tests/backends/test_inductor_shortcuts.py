@@ -30,7 +30,7 @@ print("loads", sum("LoadLibrary" in " ".join(command) for command in started))
 
 
 def loads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many libraries Inductor loads for a test in a fresh process that uses this folder."""
+    """The number of libraries that Inductor loads as a test, in a fresh process that uses this folder."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
     for cache in ("FRAMEJIT_CACHE", "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
         monkeypatch.setenv(cache, "0")

@@ -36,7 +36,7 @@ def wrap_scanner(vm: VM, value: Any, source: Source | None) -> Object:
 
 
 def is_usual(scanner: Any) -> bool:
-    """Return whether a scanner calls no hook of the program's. The hook for constants is a bound method, which is made anew for each decoder."""
+    """Return whether a scanner has the usual hooks, and none of the program's. That for constants is a bound method, which is made anew for each decoder."""
     found = {name: getattr(scanner, name) for name in HOOKS}
     return all(found[name] is usual or (type(found[name]) is type(usual) is BuiltinFunctionType and found[name] == usual) for name, usual in USUAL.items())
 

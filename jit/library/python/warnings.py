@@ -148,6 +148,7 @@ def filters_mutated(vm: VM) -> Object:
 
 
 def lock_or_unlock(vm: VM) -> Object:
+    """The trace neither takes nor gives back the lock."""
     return vm.const(None)
 
 

@@ -76,7 +76,7 @@ class ScalarSubclassObject(UserObject):
 
 
 def is_scalar_subclass(cls: type) -> bool:
-    """Return whether instances of a class are made by `int.__new__`, `float.__new__` or `str.__new__`, and are neither exact nor an outer enum's members."""
+    """Return whether instances of a class are made by `int.__new__`, `float.__new__` or `str.__new__`, and are neither exact nor members of an outer enum."""
     is_member = issubclass(cls, enum.Enum) and id(cls) not in classes.STAND_INS
     return cls not in BASES and not is_member and c_new(cls) in MAKERS
 
