@@ -51,6 +51,8 @@ def as_the_program_has_it() -> Iterator[None]:
 def age_what_is_there() -> None:
     """Move all objects to the garbage collector's oldest generation without a collection. Those of a trace are soon freed by reference counts.
 
+    A block of `off` calls this before its end: otherwise its objects make a collection due, of all generations if the program's own imports have.
+
     This isn't done if the program itself has frozen objects, since these would be unfrozen too. Once it has, that isn't checked again: counting frozen
     objects takes milliseconds.
     """

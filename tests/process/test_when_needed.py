@@ -117,3 +117,20 @@ def test_a_collector_that_the_program_has_switched_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_imported_is_no_work_for_the_next_collection(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program that freezes no objects itself: the test suite does (tests/conftest.py)."""
+    module("kept = [[] for _ in range(100_000)]")
+    gc.unfreeze()
+    monkeypatch.setattr(collector, "_program_freezes", False)
+    young: list[int] = []
+    count = lambda phase, information: young.append(len(gc.get_objects(information["generation"])))
+    gc.callbacks.append(count)
+    try:
+        load(NAME)
+        gc.collect(0)
+    finally:
+        gc.callbacks.remove(count)
+        gc.freeze()
+    assert young and max(young) < 100_000
