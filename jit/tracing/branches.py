@@ -33,7 +33,7 @@ from framejit.graph.inner import nodes_within
 from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
-from framejit.graph.prune import has_effect
+from framejit.graph.prune import effects_of
 from framejit.graph.unbacked import is_unbacked
 from framejit.guards.source import MISSING
 from framejit.library.torch.control_flow.cond import CONSTANTS, check_leaves, choose_graph, one_of, predicate
@@ -58,6 +58,7 @@ MOST_NESTED = 8
 MOST_DIFFERENTIATED = 3
 """The most of them in graphs that AOTAutograd differentiates: it traces what is inside several times, and what is inside that several times as often."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
+DRAWS = "draws random numbers"
 
 
 class TracedMachine(Trace, Machine, Protocol):
@@ -233,12 +234,12 @@ class Branch:
         if body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
             self.stop("has a way that does more than compute tensors")
         self.check_recorded(body)
-        draws = self.draws(body)
+        doing = self.does_more(body)
         graph.forget_inside()  # nodes have run on fakes again
         if seen is not None:
             seen.any = seen.any or drawn
-        if draws:
-            self.stop("has a way that draws random numbers")
+        if doing is not None:
+            self.stop(f"has a way that {doing}")
         way = Way(body, list(frame.stack), list(frame.locals), frame.handled, returned, lambda obj: obj.source is None and id(obj) not in old)
         assert body.outer is not None
         vm.trail.set(graph, "body", body.outer)
@@ -268,15 +269,20 @@ class Branch:
         if sum(map(len, operands)) > len(written):
             self.stop("has a way that writes to a tensor from before it, and uses views of that")
 
-    def draws(self, body: Body) -> bool:
-        """Return whether a way draws random numbers, or does something else besides computing. What isn't known to do neither counts."""
+    def does_more(self, body: Body) -> str | None:
+        """Return what a way does besides computing and changing tensors; None if it does nothing else. What isn't known to draw no random numbers counts."""
         fakes = self.vm.graph.fakes
         seen = fakes.draws_seen()
         kept = [node for node in body.kept if node.target not in (cond_op, one_of)]
         if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, kept))):
-            return True
+            return DRAWS
         others = [node for node in body.notes if node not in body.kept and node.target not in (cond_op, one_of, operator.getitem)]
-        return any(has_effect(node, fakes.running) for node in others)
+        found = [effects for node in others if (effects := effects_of(node, fakes.running)).has_effect]
+        if any(effects.checks_factors for effects in found):
+            return "factorises a matrix, which raises for some matrices"
+        if found:
+            return DRAWS if any(effects.draws for effects in found) else "does more than compute tensors"
+        return None
 
 
 class Meeting:

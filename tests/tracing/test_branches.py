@@ -300,7 +300,15 @@ def test_breaks_say_why():
             x = x * 2
         return x
 
+    def draws(x):
+        return torch.rand_like(x) if x.sum() > 0 else x * 2
+
+    def factorises(x):
+        return torch.linalg.cholesky(torch.outer(x, x) + torch.eye(3)) if x.sum() > 0 else torch.outer(x, x) * 2
+
     for program, expected in (
+        (draws, "a way that draws random numbers"),
+        (factorises, "a way that factorises a matrix"),
         (values, "different values: 1 and 2"),
         (kinds, "float64"),
         (effects, "print()"),
