@@ -61,7 +61,7 @@ def key_of(
         not graph.copies_calls
         or module.source is None
         or not isinstance(module.value, nn.Module)
-        or not module.value.__dict__.get("_modules")
+        or not is_composed(module.value)
         or graph.has_inner
         or graph.fakes.symbolic
         or graph.fakes.wrappers
@@ -83,6 +83,11 @@ def key_of(
     state = graph.modes.current, graph.modes.switches.differences(), vm.directives, graph.function_modes.level, vm.has_handler()
     outside = vm.effects.number, states_of(reachable)
     return module.cls, len(args), tuple(kwargs), tuple(described), frames, repr(state), outside
+
+
+def is_composed(module: nn.Module) -> bool:
+    """Return whether a call of a module may consist of many operators. Calls of torch's own without modules inside are mostly one."""
+    return bool(module.__dict__.get("_modules")) or not type(module).__module__.startswith("torch.nn.")
 
 
 def changed_outside(vm: TorchVM) -> Iterator[Object]:

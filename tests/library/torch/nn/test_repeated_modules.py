@@ -468,6 +468,33 @@ def test_a_cache_that_is_passed_along(copied: list[str], same: Same) -> None:
     assert not [path for path in copied if path.endswith("]")]
 
 
+class RootMeanSquare(nn.Module):
+    """A norm without modules inside, as decoders have it."""
+
+    def __init__(self, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.rand(WIDTH)), eps
+
+    def forward(self, x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+class WithNorm(Cached):
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        self.norm = RootMeanSquare()
+
+    def forward(self, x: Any, cache: Any) -> Any:
+        return super().forward(self.norm(x), cache)
+
+
+def test_norms_inside_layers_that_append_to_a_cache(copied: list[str], same: Same) -> None:
+    model = WithCache(cls=WithNorm)
+    model.layers[2].norm.eps = 1e-3
+    same(model, x())
+    assert [path for path in copied if path.endswith("norm")] == [f"self.layers[{index}].norm" for index in (1, 3)]
+
+
 class Indexed(Layer):
     def forward(self, x: Any) -> Any:
         return super().forward(x) * (1 + self.index)
