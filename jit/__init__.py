@@ -50,7 +50,6 @@ with collector.off():
     from framejit.user.profiles import load_profile, save_profile
     from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame
     from framejit.user.valid_inputs import valid_inputs
-    collector.age_what_is_there()
 
 __version__ = environment.VERSION
 __all__ = [

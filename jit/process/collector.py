@@ -18,7 +18,8 @@ _program_freezes = False
 
 @contextlib.contextmanager
 def off() -> Iterator[None]:
-    """Switch the collector off for the `with` block."""
+    """Switch the collector off for the `with` block. What is there at its end ages: otherwise what the block has made would make a collection due, which is
+    one of all generations if the program itself has imported much."""
     global _holders, _program_has_it_on
     with _lock:
         if not _holders:
@@ -31,6 +32,7 @@ def off() -> Iterator[None]:
         with _lock:
             _holders -= 1
             if not _holders and _program_has_it_on:
+                age_what_is_there()
                 gc.enable()
 
 
@@ -50,8 +52,6 @@ def as_the_program_has_it() -> Iterator[None]:
 
 def age_what_is_there() -> None:
     """Move all objects to the garbage collector's oldest generation without a collection. Those of a trace are soon freed by reference counts.
-
-    A block of `off` calls this before its end: otherwise its objects make a collection due, of all generations if the program's own imports have.
 
     This isn't done if the program itself has frozen objects, since these would be unfrozen too. Once it has, that isn't checked again: counting frozen
     objects takes milliseconds.

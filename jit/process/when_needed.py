@@ -83,6 +83,5 @@ class Loader(threading.Thread):
         try:
             with version_kept(), collector.off():
                 importlib.import_module(self._module_name)
-                collector.age_what_is_there()
         except Exception:
             logging.getLogger("framejit").debug("%s could not be loaded", self._module_name, exc_info=True)  # the caller's own import says why
