@@ -101,13 +101,20 @@ def listed_of(module: str) -> dict[str, str]:
     return tomllib.loads(LISTED.read_text()).get(module, {})
 
 
+def folder_of(only: list[str]) -> Path:
+    """The folder of the records. Those of some methods of a module don't replace those of all."""
+    folder = WORK / "only" if only else WORK
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def run(module: str, how: str, limit: float, only: list[str], leave_out: list[str]) -> tuple[dict[str, dict[str, Any]], str]:
     """The outcomes of a module's methods, run uncompiled or compiled, and what went wrong outside them. A process that dies goes on in a new one."""
-    WORK.mkdir(parents=True, exist_ok=True)
-    results, log = WORK / f"{module}.{how}.jsonl", WORK / f"{module}.{how}.log"
+    folder = folder_of(only)
+    results, log = folder / f"{module}.{how}.jsonl", folder / f"{module}.{how}.log"
     results.unlink(missing_ok=True)
     environment = {**os.environ, "FRAMEJIT_STRICT": "1", "FRAMEJIT_CACHE": "0", "PYTHONHASHSEED": "1"}
-    environment["FRAMEJIT_LOGS_OUT"] = str(WORK / f"{module}.framejit.log")
+    environment["FRAMEJIT_LOGS_OUT"] = str(folder / f"{module}.framejit.log")
     environment.setdefault("FRAMEJIT_CHECK", "compile,guards,shapes")
     command = [sys.executable, str(FOLDER / "methods.py"), module, how, str(results), f"--limit={limit}"]
     command += [f"--only={part}" for part in only] + [f"--leave-out={name}" for name in leave_out]
@@ -208,7 +215,7 @@ def main() -> None:
             print(row(report), flush=True)
             reports.append(report)
             listed = listed_of(report.module)
-            (WORK / f"{report.module}.report.json").write_text(json.dumps(dataclasses.asdict(report), indent=1))
+            (folder_of(arguments.only) / f"{report.module}.report.json").write_text(json.dumps(dataclasses.asdict(report), indent=1))
             for method, verdict in report.unlisted({} if arguments.only else listed).items():
                 print(f"    {verdict}: {method}")
                 if arguments.only:
