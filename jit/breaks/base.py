@@ -18,7 +18,8 @@ class Break:
     hints: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        if inspect.get_annotations(cls):  # a class without fields of its own inherits all methods
+            dataclass(frozen=True)(cls)
 
     def text(self) -> str:
         """One line: what happened, with the specifics."""
