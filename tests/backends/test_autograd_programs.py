@@ -1,4 +1,4 @@
-"""What autograd and aliasing show of tensors, under backends that make a graph's backward as a whole, against eager."""
+"""Results, gradients and aliasing of tensors are eager's, with backends that make the backward pass of a graph as a whole."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def described(value: Any) -> Any:
 
 
 def sharing(values: list[torch.Tensor]) -> list[tuple[int, int]]:
-    """Where each tensor lies: which of the memories, and at what offset."""
+    """Return for each tensor the number of the memory that it lies in, and its offset there."""
     numbers: dict[int, int] = {}
     return [(numbers.setdefault(value.untyped_storage()._cdata, len(numbers)), value.storage_offset()) for value in values]
 
@@ -75,7 +75,7 @@ def written(value: torch.Tensor) -> None:
 
 
 def recorded(value: torch.Tensor) -> Any:
-    """What comes of an operator in place on a result, and of its gradients."""
+    """Change a result in place and return the gradients of the leaves, or the type of the exception that this raises."""
     try:
         value.mul_(2)
         if value.requires_grad:

@@ -504,7 +504,7 @@ def test_code_for_a_wrong_fake_is_not_taken_from_the_cache_after_the_fake_is_cor
 
 @pytest.fixture
 def compiles_of_inductor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]:
-    """What Inductor is asked to compile of a graph, with one of the options then in force."""
+    """Return a list of Inductor's compilations: for each the keyword arguments, and the option `max_fusion_size` that was in force."""
     seen: list[tuple[dict[str, Any], int]] = []
     inner = inductor_compile.compile_fx_inner
 

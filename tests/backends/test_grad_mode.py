@@ -144,7 +144,7 @@ OFF = [gradients_on_inside, gradients_left_on]
 
 
 def seen(run: Callable[[Any], Any], grad: bool, part: bool) -> list[Any]:
-    """What a program gives of an argument, a leaf that is `part` of another tensor or not: results, whether they are leaves, and gradients."""
+    """Run a program and its backward pass; return results with their flags, and gradients. `part`: the argument is a view of another tensor."""
     nn.init.ones_(LINEAR.weight)
     LINEAR.zero_grad()
     x = (torch.arange(9.0).view(3, 3) if part else torch.arange(9.0).view(3, 3).clone()).requires_grad_()
@@ -197,7 +197,7 @@ def test_an_error_in_the_graph_leaves_gradients_off() -> None:
 
 
 def test_the_backward_pass_is_outside_of_an_autocast_in_which_the_graph_begins() -> None:
-    """What the forward pass computes outside of any autocast has its dtype in the backward pass, too."""
+    """Values that the forward pass computes outside of any autocast keep their dtype in the backward pass."""
     outer, inner = nn.Linear(3, 3), nn.Linear(3, 3)
 
     def program(x):

@@ -1,4 +1,4 @@
-"""What eager raises in a backward pass is raised there, of the same type, by all backends; graphs that AOTAutograd refuses run all the same."""
+"""Errors that eager raises in a backward pass are raised there by all backends, with the same type; graphs that AOTAutograd refuses run all the same."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def operand_changed_before_a_break_without_gradients(x):
 
 
 def played(function, leaf=None):
-    """What two calls of a function and their backward passes give, change and raise."""
+    """Call a function twice with its backward passes; return values, gradients, changes and exceptions, and the list of things done."""
     x = torch.tensor(NUMBERS, requires_grad=True) if leaf is None else leaf
     done.clear()
     out: list[object] = []

@@ -1,4 +1,4 @@
-"""What a forward pass saves for its backward pass is there for a second one, with Inductor too."""
+"""Tensors that a forward pass saves for its backward pass are there for a second backward pass, with Inductor too."""
 
 from __future__ import annotations
 
