@@ -19,7 +19,7 @@ from framejit.graph import shapes
 
 
 def run(function, *args):
-    """What a call gives: its value, or the exception's type and text."""
+    """Return a call's value, or the type and text of the exception that it raises."""
     torch.manual_seed(1)
     try:
         return function(*args)
@@ -161,7 +161,7 @@ def test_what_varies_is_logged_once(caplog) -> None:
 
 
 def test_resume_functions_know_what_varies() -> None:
-    """What was learnt in front of a break holds behind it."""
+    """Facts about sizes that were learnt before a graph break hold in the resume function too."""
 
     def program(x):
         y = x + x.shape[0]
@@ -296,7 +296,7 @@ def test_a_mark_on_a_dimension_that_there_is_not() -> None:
 
 
 def test_nothing_is_kept() -> None:
-    """What was compiled for many sizes goes with `reset`, its ShapeEnv too but for what torch's own caches hold."""
+    """Nothing keeps the arguments of a function that was compiled for many sizes alive."""
     framejit.reset()
     x = torch.ones(5, 3)
     kept = weakref.ref(x)

@@ -1,4 +1,4 @@
-"""What libraries say to torch's own tracer, and what they leave for a tracer to expand; generators that a library drops half-way."""
+"""Libraries that mark functions for torch's own tracer (`assume_constant_result`), and generators that a library drops before their end."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_few_tokens(build: Callable[[], Any], cache: str | None) -> None:
 
 
 def test_graphs_are_bounded_with_a_static_cache() -> None:
-    """What grows is symbolic after some steps, and how many tokens are asked for after the second call; the forward stays in one graph."""
+    """Sizes that grow become symbolic after some steps, and so does the number of tokens from the second call on; the forward pass stays in one graph."""
     torch.manual_seed(0)
     model, ids, counter = llama().eval(), prompt(), Counter()
 

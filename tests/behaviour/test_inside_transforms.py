@@ -105,7 +105,7 @@ TRANSFORMS: dict[str, Function] = {
 
 
 def outcome(transform: Function, function: Function) -> Any:
-    """What two calls give and draw; and what they raise, or do besides."""
+    """Return what two calls give, with a random number drawn after each, and the list of exceptions and other events."""
     CALLS.clear()
     found: list[Any] = []
     for seed in range(2):

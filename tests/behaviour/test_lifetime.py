@@ -1,4 +1,4 @@
-"""What compiled code keeps alive: nothing of the user's that would be gone without it, and no more with every call."""
+"""Compiled code keeps no object of the user's alive that would be gone without it, and keeps no more with every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import framejit` and a first compile import: nothing that only symbols, proofs or AOTAutograd's graphs need. What comes later counts all the same."""
+"""`import framejit` and a first compile import no package that only symbols, proofs or AOTAutograd's graphs need. Later imports still take effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ framejit.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(3)
 
 
 def run(program: str, **environment: str) -> Any:
-    """What a program leaves in `found`, run in a process of its own."""
+    """Run a program in a process of its own; return the value that it leaves in `found`."""
     program = f"{BEGIN}{textwrap.dedent(program)}\nimport json; print(json.dumps(found))"
     inherited = {name: value for name, value in os.environ.items() if name != "FRAMEJIT_CHECK"}
     done = subprocess.run(
@@ -233,7 +233,7 @@ def test_distributed_tensors_are_known_once_their_module_is_there() -> None:
 
 
 def test_torch_compile_works_beside() -> None:
-    """What torch remembers of its hidden functions is its own again after a trace."""
+    """After a trace, torch's hidden functions have no answer of framejit's left, and torch.compile works."""
     found = run("""
         framejit.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(3))
         from framejit.torch_state import peer

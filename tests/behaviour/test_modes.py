@@ -433,7 +433,7 @@ BREAKING = [
 
 
 def traits(value):
-    """What `agree` doesn't compare of the tensors in a result."""
+    """Return the properties of a result's tensors that `agree` doesn't compare."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.is_inference(), value.requires_grad
     return [traits(item) for item in value] if isinstance(value, (tuple, list)) else None

@@ -205,7 +205,7 @@ def test_anomaly_detection_of_another_threads_backend():
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_as_many_graphs_as_on_one_thread(backend: str):
-    """What the backend of another thread's compilation changes for the whole process makes no entry fail, nor a call run uncompiled."""
+    """While one thread compiles, its backend changes state of the whole process: no entry of other threads fails for that, and no call runs uncompiled."""
     model = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Dropout(0.0), nn.Linear(4, 3))
 
     def scaled(t: torch.Tensor, n: int) -> torch.Tensor:
@@ -465,7 +465,7 @@ def test_look_ups_while_others_compile_and_reset():
 
 @pytest.mark.slow
 def test_models_are_deleted_while_others_are_called():
-    """What a thread drops, another may be calling: entries, their guards and graphs live as long as a call needs them."""
+    """One thread drops models that others may be calling: entries, their guards and graphs live as long as a call needs them."""
     shelf: list[Any] = [None] * 4
     stop = threading.Event()
 

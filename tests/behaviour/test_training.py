@@ -95,7 +95,7 @@ CHANGES = (
 
 
 def trained(seed: int, compile: Callable[[Any], Any]) -> list[Any]:
-    """What is seen of a training with changes drawn from a seed; the last item is the error that ended it, if one did."""
+    """Train a model with changes drawn from a seed; return its state after each step, and as the last item the error that ended it, if one did."""
     draw = random.Random(seed)
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.ReLU(), nn.Dropout(draw.choice([0.0, 0.3])), nn.Linear(6, 3))

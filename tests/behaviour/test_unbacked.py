@@ -24,7 +24,7 @@ BACKENDS = ("eager", "aot_eager")
 
 
 def run(function, args):
-    """What a call gives: its value and what it has made of its arguments, or the exception's type and text."""
+    """Return a call's value and its arguments afterwards, or the type and text of the exception that it raises."""
     args = copy.deepcopy(args)
     torch.manual_seed(0)
     try:
