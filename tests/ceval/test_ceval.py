@@ -178,7 +178,7 @@ WITHOUT_EFFECT_OF_THEIR_OWN = {"KW_NAMES", "CACHE", "PRECALL"}
 
 @pytest.mark.parametrize("name", sorted(CURRENT.table))
 def test_stack_effect(name):
-    """What is declared of the canonical operations adds up to what CPython says of the opcode."""
+    """The stack effects of the canonical operations that an opcode is expanded to add up to the effect that CPython states for the opcode."""
     code = SimpleNamespace(co_names=tuple("abcdefgh"), co_consts=tuple("abcdefgh"), co_cellvars=(), co_freevars=())
     for arg in argument_choices(name):
         raw = SimpleNamespace(name=name, arg=arg, offset=0, after=2)
