@@ -19,7 +19,7 @@ import framejit
 
 
 def run(fn, args):
-    """What a call does, as text: its result or exception, and all that its arguments hold afterwards, sharing included."""
+    """Return a call's result or exception as text, with the content and the sharing of its arguments afterwards."""
     try:
         result = fn(*args)
     except framejit.errors.FramejitError:

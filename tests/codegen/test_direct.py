@@ -1,4 +1,4 @@
-"""Which compiled calls need no frame, and that they can't be told from the others: results, exceptions, mutation, who watches."""
+"""Compiled calls that need no frame can't be told from others: by results, exceptions, mutation, tracers and profilers."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def texts_change(x: torch.Tensor, n: int) -> Any:
 
 @pytest.mark.parametrize("program", [numbers_change, lists_grow, dicts_grow, tensors_grow, texts_change], ids=lambda program: program.__name__)
 def test_loops_whose_values_change_keep_their_graphs(program: Callable[..., Any]) -> None:
-    """What looks at a value that is another in each iteration runs natively after some; the rest stays in graphs."""
+    """Code that reads a value which differs in each iteration runs natively after some iterations; the rest stays in graphs."""
     with framejit.config.replace(recompile_limit=4):
         compiled = framejit.compile(program, backend="eager")
     framejit.reset()
