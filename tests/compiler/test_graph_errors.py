@@ -1,4 +1,4 @@
-"""What a graph raises because of the data has the traceback that eager code gives it."""
+"""Errors that a graph raises because of the data have the traceback that eager code gives them."""
 
 import gc
 import threading
