@@ -84,7 +84,7 @@ class Report:
 
 
 def is_listed(method: str, listed: Iterable[str]) -> bool:
-    """Whether a method is listed by its name, or as `*.name` whatever its class is."""
+    """Return whether a method is listed by its name, or as `*.name`, which applies to all classes."""
     return any(method == name or (name.startswith("*.") and method.rpartition(".")[2] == name[2:]) for name in listed)
 
 
@@ -167,7 +167,7 @@ def recorded() -> dict[str, dict[str, int]]:
 
 
 def faults(report: Report, listed: dict[str, str]) -> list[str]:
-    """What is worse than it may be, as lines of text."""
+    """Return a line of text for each result of a module that is worse than the lists and records allow."""
     found = [f"{report.module}: {method} is {verdict}" for method, verdict in report.unlisted(listed).items()]
     least = recorded().get(VERSION, {}).get(report.module, 0)
     same = report.count()["same"]
