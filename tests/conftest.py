@@ -60,7 +60,7 @@ def own_evaluator() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays: the garbage collector needn't go through it, and through thousands of tests, again and again."""
+    """Exempt the objects that exist before the first test from garbage collection, which would otherwise go through them again and again."""
     gc.collect()
     gc.freeze()
 
@@ -70,7 +70,7 @@ def pytest_unconfigure() -> None:
 
 
 def runs_with_both(request: pytest.FixtureRequest, name: str) -> bool:
-    """Whether a test that is running with the backend "eager" has a parameter `backend` with this name among its values, too."""
+    """Return whether the test runs with the backend "eager" and its parameter `backend` has the value `name` too."""
     if getattr(request.node, "callspec", None) is None or request.node.callspec.params.get("backend") != "eager":
         return False
     for mark in request.node.iter_markers("parametrize"):
@@ -164,7 +164,7 @@ def copies_are_compared(request: pytest.FixtureRequest) -> Iterator[list[str] | 
 
 @pytest.fixture(autouse=True)
 def no_internal_error_is_passed_over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where internal errors don't raise (`--as-users-run`), none may be counted. The counters themselves are set back by tests."""
+    """If internal errors don't raise (`--as-users-run`), fail a test that counts one. Errors are noted here because tests set the counters back."""
     counted: list[str] = []
     add = report.STATISTICS.add
 
@@ -180,7 +180,7 @@ def no_internal_error_is_passed_over(request: pytest.FixtureRequest, monkeypatch
 
 @pytest.fixture(autouse=True)
 def every_guard_set_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What FRAMEJIT_CHECK=shapes asks z3 for is proven in every test: here it isn't let pass where z3 could say nothing in its time."""
+    """Require that z3 decides all that FRAMEJIT_CHECK=shapes asks it; outside of the tests, a question that it can't answer in time is passed over."""
     from framejit.guards.prove import Verdict  # which loads z3
 
     require = Verdict.require

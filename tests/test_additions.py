@@ -1,4 +1,4 @@
-"""What an addition costs: a kind of tensor, an operator and a source are each a package outside of framejit, of as few files as CONTRIBUTING.md says."""
+"""A kind of tensor, an operator and a source are each added by a package outside of framejit, of as few files as CONTRIBUTING.md says."""
 
 from __future__ import annotations
 

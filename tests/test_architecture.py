@@ -242,13 +242,13 @@ def called(decorator: ast.AST) -> str:
 
 
 def names_in(module: Module, name: str) -> bool:
-    """Whether a module imports a function of this name, or has one."""
+    """Return whether a module imports or defines a function of this name."""
     imported_here = any(alias.name == name for node in module.nodes(ast.ImportFrom) for alias in node.names)
     return imported_here or any(node.name == name for node in module.nodes(ast.FunctionDef))
 
 
 def imports_among(rooms: Callable[[Module], bool], forbidden: Iterable[str]) -> list[str]:
-    """What modules import that they must not know."""
+    """Return a line of text for each forbidden import of the chosen modules."""
     return [f"{module.path} must not import {name}" for module in MODULES if rooms(module) for name in module.imports() if starts(name, forbidden)]
 
 
@@ -336,7 +336,7 @@ def declared_natively(header: str) -> set[str]:
 
 
 def defines_natively(source: str, name: str) -> bool:
-    """Whether a source file defines a function, a variable or a class's members that others see. A definition begins in the first column."""
+    """Return whether a source file defines a function, variable or class members that other files can use. A definition begins in the first column."""
     function, member, variable = rf"\b{name}\([^;{{}}]*\)\s*\{{", rf"\b{name}::~?\w+\([^;{{}}]*\)[^;{{}}]*\{{", rf"\b{name}(?:\[\])?(?: =|,|;)"
     return bool(re.search(rf"^(?!static)\w[^;{{}}()=]*(?:{function}|{member})|^(?!static|extern)\w[^;{{}}()]*{variable}", source, re.MULTILINE))
 
@@ -584,13 +584,13 @@ def named_operator(node: ast.expr | None) -> tuple[str, bool]:
 
 
 def names_operators(parts: list[ast.expr | None]) -> bool:
-    """Whether at least half of a collection's parts name operators, and two of these can mean nothing else."""
+    """Return whether at least half of a collection's parts name operators, and at least two different names can mean nothing else."""
     named = [found for found in map(named_operator, parts) if found[0]]
     return 2 * len(named) >= len(parts) and len({name for name, is_sure in named if is_sure}) >= 2
 
 
 def test_facts_about_operators_are_computed_or_in_the_table() -> None:
-    """What holds of some operators follows from their schemas and tags (operator_facts.py), or is a row of operator_exceptions.py."""
+    """Facts about operators follow from their schemas and tags (operator_facts.py), or are rows of operator_exceptions.py."""
     others = [module for module in MODULES if module.short not in {OPERATOR_TABLE, *NAMES_OPERATORS}]
     strangers = [
         f"{module.path}:{next(part for part in parts if part is not None).lineno}"

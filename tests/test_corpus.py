@@ -177,7 +177,7 @@ def test_a_model_that_asks_whether_it_is_compiled_is_compared_with_its_answer(me
 
 
 def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is in the file isn't run again; a measure that is missing is; the page has all of them."""
+    """Results in the file aren't computed again; a missing measure is added; the page has all results."""
     ran: list[tuple[str, list[str]]] = []
 
     def isolated(entry: Entry, compiler: str, measures: list[str], timeout: float) -> dict[str, Any]:

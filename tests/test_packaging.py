@@ -293,7 +293,7 @@ def pretend(folder: Path, version: str) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_checkout_is_packed_installed_and_built_again_beside_another_torch(checkout: Path, tmp_path: Path) -> None:
-    """What is built is always for the torch that is there, and the command in the message of a wrong build sets it right."""
+    """A build is always for the torch that is installed, and the command in the message about a wrong build mends it."""
     environment = wheels.empty_environment(tmp_path / "environment", sys.executable)
     major, minor = map(int, build_check.minor_version(torch.__version__).split("."))
     near = minor + 1 if (major, minor + 1) < setup.TOO_NEW_TORCH else minor - 1
