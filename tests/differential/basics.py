@@ -1,4 +1,4 @@
-"""What every random program starts with, and the statements and expressions that all of them are made of."""
+"""The prelude of every random program, and the statements and expressions that all random programs are made of."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def _scope(lines: list[str], at: int) -> list[str]:
 
 
 def _binds(line: str, name: str) -> bool:
-    """Whether the line assigns to the name as a variable of the function."""
+    """Return whether the line assigns to the name as a variable of the function."""
     text = line.strip()
     return bool(
         re.match(rf"(\w+, )*{name}(, \*?\w+)* (=|\+=|\*=|-=) |{name} = |(\w+ = )+{name} = ", text)

@@ -101,7 +101,7 @@ def in_context(handled: int, function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def run(program: types.ModuleType, function: Any, args: tuple[Any, ...], handled: int = 0) -> tuple[list[Any], Any]:
-    """What a call shows: printed text, exception; and the value, the arguments, the globals afterwards."""
+    """Return all that can be seen of a call: first text, exceptions and mode, then the value, arguments, globals and gradients."""
     printed = io.StringIO()
     value, raised, unraisable = None, None, []
     with contextlib.redirect_stdout(printed), unittest.mock.patch("sys.unraisablehook", lambda seen: unraisable.append(repr(seen.exc_value))):
@@ -161,7 +161,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def ends(source: str, calls: list[tuple[Any, ...]], path: Path) -> bool:
-    """Whether a program comes to an end without framejit, and not because the stack is full."""
+    """Return whether a program comes to an end without framejit, in time and without filling the stack."""
     path.write_text(source)
     linecache.checkcache(str(path))
     program = module(source, path)
@@ -174,7 +174,7 @@ def ends(source: str, calls: list[tuple[Any, ...]], path: Path) -> bool:
 
 
 def check(source: str, calls: list[tuple[Any, ...]], path: Path, backend: str = "eager") -> dict[str, Any]:
-    """Whether `main` of the program does the same compiled as it does eagerly, call after call; the statistics of that."""
+    """Assert that `main` of the program does the same compiled as it does eagerly, call after call; return the statistics."""
     framejit.reset()
     gc.collect()  # generators that earlier programs have left inside `no_grad` end here, and not in one of the two runs
     path.write_text(source)
@@ -236,7 +236,7 @@ def test_random_programs_agree_with_aot_eager(tmp_path_factory: Any, source: str
 
 
 def agrees(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]], backend: str) -> None:
-    """Whether a random program does the same compiled with this backend as it does eagerly."""
+    """Assert that a random program does the same compiled with this backend as it does eagerly."""
     note(source.removeprefix(PRELUDE))
     path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"
     limit = sys.getrecursionlimit()
@@ -331,5 +331,5 @@ def main(x, y, n, xs, d, o):
 
 
 def test_break_inside_a_module(tmp_path: Path) -> None:
-    """What stands between the program's call and `forward` doesn't keep the frames behind it from being split."""
+    """Calls that lie between the program's call of a module and its `forward` don't keep the frames inside from being split."""
     assert check(PRELUDE + MODULES, [(0.0, 2, False, False), (1.0, 3, False, False)], tmp_path / "modules.py")["graphs"] >= 3

@@ -71,7 +71,7 @@ def seeded(number: int) -> float:
 
 
 def arguments() -> dict[str, Any]:
-    """What programs may use besides the value that varies, and change."""
+    """Return fresh values by name that programs may read and change, besides the value that varies."""
     return {
         "x": torch.tensor([0.5, 1.0, 2.0]), "xx": torch.arange(6.0).reshape(2, 3), "xi": torch.tensor([1, 2, 3]), "xh": torch.tensor([1.0, 2.0]).half(),
         "L": [1, 2, 3], "D": {"a": 1, "k": 2}, "Q": collections.deque([1, 2, 3]), "O": Count(), "A": np.array([1.0, 2.0, 3.0]),
