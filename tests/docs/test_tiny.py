@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
 
 
 def entries(fast: Any) -> list[int]:
-    """How many entries the function has, and each of its resume functions."""
+    """Return the numbers of entries of the function and of each of its resume functions."""
     return [len(part.entries) for part in (fast, *fast.resumes.values())]
 
 
