@@ -417,7 +417,7 @@ def test_other_calls_are_noticed(programs: Programs, change: str) -> None:
 
 
 def test_entries_for_other_sizes_are_found_too(programs: Programs) -> None:
-    """What a process has compiled for several sizes serves each of them in the next one."""
+    """Entries that a process has compiled for several sizes serve these sizes in the next process."""
     compiled = framejit.compile(programs.start().made(), backend="eager")
     for rows in (3, 5, 7):
         compiled(torch.ones(rows, 4))
@@ -497,7 +497,7 @@ def test_handlers_see_errors_of_kept_graphs(on_disk: pathlib.Path) -> None:
 
 
 def compiled_twice(function: Callable[..., Any], *args: Any) -> int:
-    """How often two processes compile a function."""
+    """Return the number of compilations of a function in two runs. A reset before each stands for a new process."""
     frames = 0
     for _ in range(2):
         framejit.reset()

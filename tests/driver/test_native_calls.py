@@ -58,7 +58,7 @@ class Counting:
 
 
 def operations(fn: Callable[..., Any], *args: Any) -> int:
-    """How many operations a compiled call runs in graphs, once everything is compiled; its result is eager's."""
+    """Return the number of operations that a compiled call runs in graphs once everything is compiled; check that results are eager's."""
     backend = Counting()
     compiled = framejit.compile(fn, backend=backend)
     for _ in range(3):
@@ -730,7 +730,7 @@ def test_hooks_of_autograd():
 
 
 def test_inductor_backward_in_a_region():
-    """What the backend compiles and runs for the backward is none of the user's functions."""
+    """Functions that run inside the backend, to compile and run the backward pass, aren't compiled by framejit themselves."""
     weight = torch.ones(4, requires_grad=True)
 
     def f(a):

@@ -436,7 +436,7 @@ for _ in range(2):
 
 
 def run_both(program: str) -> str:
-    """What a program prints with the argument `eager`, which must be what it prints with `compiled`."""
+    """Run a program with the argument `eager` and with `compiled`; return the output, which must be the same."""
     outputs = [subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True, check=True).stdout for how in ("eager", "compiled")]
     assert outputs[0] == outputs[1]
     return outputs[0]

@@ -1,4 +1,4 @@
-"""What was compiled outlives the compiled object: as long as the code lives, or the module, and no longer."""
+"""Compiled code outlives the compiled object: it lives as long as the function's code or the module, and no longer."""
 
 from __future__ import annotations
 

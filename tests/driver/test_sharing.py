@@ -157,7 +157,7 @@ def test_names_and_attributes_of_another_function():
 
 
 def test_a_function_that_refers_to_itself_or_to_another_of_its_code():
-    """What was the function itself for the first one is another function for the second."""
+    """The first function calls itself; a function of the same code may call another one instead, and must not get the first one's entry."""
 
     def make(n, peer=None):
         def g(t, depth):

@@ -23,7 +23,7 @@ heard: list[str] = []
 
 
 class Layer:
-    """What the modules of this file have in common; it has no fields."""
+    """Methods that the modules of this file share. The class has no fields."""
 
     __slots__ = ()
 
