@@ -28,7 +28,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def looks(fake: Any, others: list[Any]) -> Any:
-    """What can be told of a fake; with which others it shares its memory."""
+    """Return all properties of a fake tensor, with the numbers of the other values that share its memory."""
     if not isinstance(fake, torch.Tensor):
         return type(fake), repr(fake)
     assert type(fake) is FakeTensor

@@ -277,7 +277,7 @@ def test_one_element_whose_tensor_has_a_stride() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("asked", [bool, int, torch.Tensor.item, float], ids=lambda asked: asked.__name__)
 def test_known_data_of_several_elements_raise_what_eager_raises(asked, backend):
-    """What the trace computes for real raises in the program, where a handler catches it."""
+    """Errors of operations that the trace computes with known data are raised in the program, where a handler catches them."""
 
     def program(x):
         known = torch.arange(3) - 1

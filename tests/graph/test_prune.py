@@ -1,4 +1,4 @@
-"""What a graph keeps though nobody needs its result: operators that draw random numbers, so that what is drawn later are eager's numbers."""
+"""Graphs keep operators that draw random numbers even if nobody needs their results, so that later numbers are the same as in eager."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_gradients_are_not_lost(found: list[torch.Tensor]) -> None:
 
 
 def test_a_guard_is_needed_each_time() -> None:
-    """What a comparison of sizes has decided for one tensor says nothing of another, of other symbols."""
+    """A comparison of sizes that was decided for one tensor says nothing about another tensor with other symbols."""
 
     def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.pad(x, (0, 1)).sum() + (x + 1)[:2].sum() + F.pad(y, (0, 1)).sum() + (y + 1)[:2].sum()

@@ -21,7 +21,7 @@ GRAPH = Path(operator_call.__file__).parent
 
 @pytest.fixture
 def rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it; what framejit registers isn't."""
+    """Rules that a test registers are removed after it; framejit's own stay."""
     library.load()
     for phase, known in RULES.items():
         monkeypatch.setitem(RULES, phase, list(known))

@@ -1,4 +1,4 @@
-"""What an inner graph writes to tensors from around it is seen by what the program asks for after it, be it counted by a version or not."""
+"""Programs see what an inner graph has written to tensors from outside of it, no matter whether the write increments the tensor's version."""
 
 from __future__ import annotations
 
