@@ -36,7 +36,7 @@ OF_ONE = {*TO_INT, "float_exp", "float_log", "float_log2", "float_log10", "float
 
 
 def in_python(function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-    """What Python computes; None if it raises."""
+    """Return the value that Python computes; None if it raises an error or would be far beyond 64 bits."""
     if type(values[-1]) is int and values[-1] > 200 and (function is operator.lshift or (function is operator.pow and abs(values[0]) > 1)):
         return None  # far more than 64 bits
     try:

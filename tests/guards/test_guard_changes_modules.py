@@ -731,7 +731,7 @@ def what_a_hook_reads():
 
 
 def training_step(m: Any, parameter: Any) -> Callable[[Any], Any]:
-    """What gives a parameter's gradient. It has run once: from then on there are gradients to be cleared."""
+    """Return a training step that gives a parameter's gradient. The step has run once, so that there are gradients to be cleared."""
 
     def step(t):
         m.zero_grad()

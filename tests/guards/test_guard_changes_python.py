@@ -1071,7 +1071,7 @@ def a_property_with_a_setter():
 
 @scenario(Kind.LIBRARY_STATE)
 def how_types_are_copied():
-    """What copyreg has for another type is none of the program's business."""
+    """The program doesn't depend on functions that are registered with copyreg for other types."""
     yield start(lambda t: t + 1, x)
     copyreg.pickle(complex, lambda c: (complex, (c.real, c.imag)))
     yield SAME

@@ -26,7 +26,7 @@ FIELDS = ("sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for
 
 
 def look(iterator: Any, kind: Any, payload: Any) -> Any:
-    """What the native accessor finds, having checked that the reference finds the same."""
+    """Return the value that the reference reads from the iterator, having checked that the native accessor reads the same."""
     source = slot(Root()).child(kind, payload)
     expected = source.fetch(call_of(iterator))
     found = matched(build([], [source], []), iterator)
@@ -181,7 +181,7 @@ def test_other_iterators_show_nothing() -> None:
 
 
 class Token:
-    """What an iterator holds, whose end can be awaited."""
+    """An object that an iterator holds. Tests wait for its end with a weak reference."""
 
 
 FIELD_EXAMPLES = {
@@ -202,7 +202,7 @@ FIELD_EXAMPLES = {
 @pytest.mark.parametrize("name", FIELD_EXAMPLES)
 @pytest.mark.parametrize("taken", [0, 1, 2])
 def test_an_iterator_takes_over_the_fields_of_another(name: str, taken: int) -> None:
-    """What is read of one and written to another makes that one give the same, and keeps nothing alive that neither holds."""
+    """An iterator that is given the fields of another one gives the same items, and keeps nothing alive that neither of them holds."""
 
     def moved(token: Any) -> tuple[list[Any], list[Any]]:
         first, second = FIELD_EXAMPLES[name](token), FIELD_EXAMPLES[name](token)

@@ -1,4 +1,4 @@
-"""What guards ask of TorchScript's objects: the C++ accessors against their Python reference, and which code counts as the same."""
+"""Guards on TorchScript's objects: the C++ accessors agree with their Python reference, and code counts as the same if it does the same."""
 
 from __future__ import annotations
 

@@ -415,7 +415,7 @@ def test_a_setting_that_python_code_reads() -> None:
 
 
 def test_a_setting_is_read_while_nothing_is_borrowed() -> None:
-    """What reads it may walk the tree, and let go of what the tree has found."""
+    """The function that reads a setting may walk the same guard tree, and release objects that the tree has captured."""
     holder = [object()]
     asked: list[Any] = []
 
@@ -435,7 +435,7 @@ def test_a_setting_is_read_while_nothing_is_borrowed() -> None:
 
 
 def test_global_state_knows_how_many_modes_there_are() -> None:
-    """What a trace has seen of them has guards of its own (tests/library/torch/overrides/test_function_modes_in_force.py)."""
+    """The guard on the global state counts function modes; other guards are for their content (library/torch/overrides/test_function_modes_in_force.py)."""
 
     class Mode(torch.overrides.TorchFunctionMode):
         def __eq__(self, other: object) -> bool:

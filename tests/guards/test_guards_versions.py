@@ -315,7 +315,7 @@ print("ended")
 
 
 def test_at_the_interpreters_end() -> None:
-    """What runs after the watcher has been given back finds guards that are right."""
+    """Code that runs after the dict watcher has been given back still gets right answers from guards."""
     program = f"""{GUARDS}
 import sys
 kept = tests.of_item(), {{"a": 1}}

@@ -25,7 +25,7 @@ SIZES = {s: (2, None), t: (2, None)}
 
 
 def accepts(inputs: InputSet, **numbers: int) -> bool:
-    """Whether an input whose reads are numbers is in a set each of whose symbols is a read."""
+    """Return whether an input with these numbers lies in the set. Each symbol of the set must be a read of the input."""
     found = {read: numbers["rows" if read == ROWS else "columns"] for read in inputs.reads}
     values = {expression.name: found[read] for read, expression in inputs.reads.items() if isinstance(expression, sympy.Symbol)}
     equal = all(value_of(expression, values) == found[read] for read, expression in inputs.reads.items())

@@ -52,7 +52,7 @@ def test_conditions_are_what_the_program_demands(name: str) -> None:
 
 
 def test_inputs_may_be_numbers() -> None:
-    """What doesn't vary is given as what it is."""
+    """Inputs that don't vary are passed as numbers in place of symbols."""
     program, symbols = compile_shapes([s * t >= 6, Eq(Mod(s, 2), 0)])
     assert [symbol.name for symbol in symbols] == ["s", "t"]
     assert set(demands_of(program, [s, sympy.Integer(3)])) == {sympy.Le(6, 3 * s), Eq(Mod(s, 2), 0)}

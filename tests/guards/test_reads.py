@@ -55,7 +55,7 @@ def told(value: Any, ids: bool, depth: int = 0) -> Any:
 
 
 def answer(read: Callable[..., Any], *args: Any, ids: bool = True) -> Any:
-    """What a read gives or raises."""
+    """Return the value of a read in comparable form, or the type and text of the exception that it raises."""
     try:
         return told(read(*args), ids)
     except Exception as error:

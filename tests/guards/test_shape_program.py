@@ -220,7 +220,7 @@ def expression_lists(draw: Any) -> list[Any]:
 
 
 def is_small(program: ShapeProgram, values: list[int | float]) -> bool:
-    """Whether nothing in a program grows beyond 64 bits or can't be computed: then it must say what Python says."""
+    """Return whether nothing in a program can exceed 64 bits or be undefined, in which case its answer must be Python's."""
     numbers = [abs(value) for value in (*values, *program.constants)]
     return max(numbers, default=0) < 1000 and not any(i.operation in ("floordiv", "mod") for i in program.instructions)
 
@@ -289,5 +289,5 @@ def test_a_malformed_program_is_refused() -> None:
 
 
 def test_torch_says_the_same_names() -> None:
-    """What torch's symbolic numbers do is translated."""
+    """Conditions on torch's own symbolic functions can be translated."""
     assert torch.__version__ and text_of(sympy.Eq(F.Mod(S * T, 8), 0), F.ModularIndexing(S, 2, 3) < 2, F.CeilDiv(S, 4) < 9)

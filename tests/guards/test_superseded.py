@@ -1,4 +1,4 @@
-"""What is said to serve all calls of another entry does so, for all programs and sizes of the sweep; and what plainly does is found to."""
+"""An entry that is said to supersede another serves all of its calls, for the programs and sizes of the sweep. Obvious cases are recognised."""
 
 from __future__ import annotations
 

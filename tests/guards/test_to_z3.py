@@ -77,7 +77,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 def attempt(function: Any, *args: Any) -> Any:
-    """What sympy makes of an expression; its first argument where it refuses to make it: it knows of a division by zero, say."""
+    """Return the expression that sympy makes; one of the arguments where sympy raises, for instance because it sees a division by zero."""
     try:
         return function(*args)
     except (ArithmeticError, ValueError, AssertionError):
@@ -101,7 +101,7 @@ def test_random_conditions(left: Any, right: Any, relation: Any, a: int, b: int)
 
 
 def holds(condition: Any, answer: bool, **values: int) -> bool:
-    """Whether z3 says that a condition is computed, and is `answer`."""
+    """Return whether z3 proves that a condition can be computed and equals `answer`."""
     translation = Translation(CONTEXT)
     truth = translation.truth(condition, answer)
     pairs = [(translation.symbols[name].value, translation.integer(value)) for name, value in values.items() if name in translation.symbols]

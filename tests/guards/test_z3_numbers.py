@@ -1,4 +1,4 @@
-"""What z3 is told of numbers is true of Python's."""
+"""Facts about numbers that z3 is given are true of Python's numbers."""
 
 from __future__ import annotations
 
