@@ -1,4 +1,4 @@
-"""What models and stand-ins of C functions accept, refuse and say is what the real functions do, over generated arguments.
+"""Models and stand-ins of C functions accept, refuse and say the same as the real functions, over generated arguments.
 
 Each function is called with arguments of many kinds, in numbers and with names that fit and that don't, compiled and not. FRAMEJIT_MODELS says
 how many calls of each are made, and which ones: `FRAMEJIT_MODELS=200,7`.
@@ -32,7 +32,7 @@ DIFFER = {
 
 
 def outcome(run: Any, real: Any, args: Any, named: Any) -> Any:
-    """What a call gives, and what it leaves of its arguments."""
+    """Return a call's result and its arguments afterwards, in comparable form."""
     given, by_name = [make() for make in args], {name: make() for name, make in named.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

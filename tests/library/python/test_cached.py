@@ -245,7 +245,7 @@ def count(log):
 
 
 def test_caches_of_libraries_behind_changes():
-    """What reads nothing but constants of its module may be asked at any time; what reads more is called in its place."""
+    """A library's cached function that reads only constants of its module may be called while tracing; one that reads more is called natively, in order."""
 
     def program(run):
         module, log = types.ModuleType("a_library"), []

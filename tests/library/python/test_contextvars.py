@@ -110,7 +110,7 @@ def read_between(t):
 
 
 def test_setting_what_is_set():
-    """What a variable holds already may be set in a graph where it is set back; what isn't set, or to something else, breaks it."""
+    """A graph may set a context variable to the value that it has and set it back; to set it to another value, or one that isn't set, breaks the graph."""
 
     def run(program, outer, graph_breaks):
         framejit.reset()

@@ -107,7 +107,7 @@ def of_a_checkpoint(t: torch.Tensor) -> Any:
 
 
 def outcome(function: Callable[..., Any], action: str, compile: Callable[[Any], Any]) -> Any:
-    """What calls of a copy of a function that has globals of its own give, and which warnings they show."""
+    """Return the results of three calls of a copy of a function with globals of its own, the warnings shown, and those registered."""
     space = dict(globals())
     space.pop("__warningregistry__", None)
     for name in ("helper", function.__name__):
@@ -144,7 +144,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def seen(function: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
-    """What three calls of a function give, and what is printed."""
+    """Return the results of three calls of a function, and the text that is printed."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         told = [str(function(x)) for _ in range(3)]

@@ -532,7 +532,7 @@ def test_second_gradients_outside(function: type[Function]) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_changes_between_calls(backend: str) -> None:
-    """What the backward rests on is guarded as what the forward rests on."""
+    """Values that a backward reads are guarded like those that the forward reads."""
     factor = {"of": 2.0}
 
     class Scaled(Function):

@@ -33,7 +33,7 @@ def elsewhere(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class State:
-    """What the programs work on: leaves of several layouts, and a model."""
+    """The objects that the programs work on: leaves of several layouts, a model, an LSTM and an optimizer."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)

@@ -17,7 +17,7 @@ BACKENDS = ("eager", "aot_eager")
 
 
 def trained(make: Callable[[], tuple[list[Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]], backend: str | None, steps: int = 4) -> Any:
-    """What the steps of a training give, and what it leaves; each call of `make` makes it again."""
+    """Make a training anew and run some steps; return the results of the steps, and the parameters and gradients at the end."""
     torch.manual_seed(0)
     parts, step, batch = make()
     if backend is not None:

@@ -137,7 +137,7 @@ def test_gradients(function: type[Function], inside: bool, backend: str) -> None
 
 
 def test_inside_a_transform() -> None:
-    """What torch refuses there, it refuses in compiled code as well."""
+    """torch raises an error for a function that recomputes its forward pass inside a transform; compiled code raises the same one."""
 
     class SetUp(Function):
         @staticmethod

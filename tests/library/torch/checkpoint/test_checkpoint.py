@@ -347,7 +347,7 @@ def test_steps(ways: Callable[..., Any], backend: str) -> None:
 
 @pytest.mark.skipif(TORCH_2_11, reason="AOTAutograd takes what is computed twice for one computation")
 def test_a_graph_with_its_backward_pass_computes_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What AOTAutograd makes of it has the checkpointed operators twice, but for those that draw random numbers."""
+    """AOTAutograd's graphs contain the checkpointed operators twice, except those that draw random numbers."""
     graphs: list[fx.Graph] = []
     monkeypatch.setattr(aot_eager, "compile_eager", lambda gm, examples: graphs.append(gm.graph) or compile_eager(gm, examples))
     block = Block(plainly)
@@ -438,7 +438,7 @@ def test_a_model_is_freed(backend: str) -> None:
 
 
 def test_a_tensor_with_attributes_keeps_them() -> None:
-    """What a checkpointed function has stored on a tensor that it gives was lost with the graph inside."""
+    """Attributes that a checkpointed function stores on a tensor which it returns are there afterwards."""
 
     def program(x: Any) -> Any:
         def tagged(y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What programs ask process groups in compiled code: the rank, the size and the name, of the process's group and of others."""
+"""Programs that ask process groups for rank, size and name in compiled code: the default group and others."""
 
 from __future__ import annotations
 

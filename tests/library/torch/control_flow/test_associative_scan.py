@@ -48,7 +48,7 @@ GENERIC = (products, columns_from_the_end, linear_recurrence, with_a_free_variab
 
 
 def the_operator(x):
-    """What `combine_mode="pointwise"` comes to on a GPU; on a CPU, torch refuses that mode."""
+    """Call the operator that `combine_mode="pointwise"` leads to on a GPU; on a CPU, torch refuses that mode."""
     return tuple(associative_scan_op(lambda a, c, b, d: (a * b, torch.where(a > d, c, c + d)), [x.movedim(1, 0), x.sin().mT], ()))
 
 
@@ -60,7 +60,7 @@ def test_as_in_eager(program: Callable[..., Any], backend: str) -> None:
 
 
 def test_sizes_that_vary() -> None:
-    """How often the function is called depends on the size."""
+    """The number of calls of the combining function depends on the size, so each size has a graph."""
     compare(lambda call, x: call(x), products, products, [(torch.rand(n, 2),) for n in (3, 5)], graphs=2)
 
 

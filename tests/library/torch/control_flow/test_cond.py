@@ -363,7 +363,7 @@ def test_what_is_refused_runs_as_in_eager(program: Callable[..., Any]) -> None:
 
 
 def test_a_branch_is_guarded() -> None:
-    """What a branch reads is guarded, be it the one that is not taken."""
+    """Values that a branch reads are guarded, even if that branch is not taken."""
     setting = {"scale": 2}
 
     def program(cond, x, w):

@@ -26,7 +26,7 @@ MOVES_BACK = "movedim(elem, 0, dim)" in inspect.getsource(torch_scan)
 
 
 class Operators:
-    """What the operators mean."""
+    """Reference implementations of the control-flow operators in plain Python."""
 
     @staticmethod
     def while_loop(condition: Any, body: Any, carried: Any) -> Any:

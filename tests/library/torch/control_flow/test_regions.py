@@ -159,7 +159,7 @@ def test_regions_that_are_alike_are_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 asks for each call")
 def test_schemas_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where gradients are recorded, torch's operator traces a region's graph for its schema: here once for all that are alike, and not for each call."""
+    """If gradients are recorded, torch's operator traces a region's graph for its schema: once for all regions that are alike, rather than at each call."""
     asked: list[str] = []
     gen_schema = type(invoke_subgraph).gen_schema
     monkeypatch.setattr(type(invoke_subgraph), "gen_schema", lambda self, graph, name, *args: asked.append(name) or gen_schema(self, graph, name, *args))

@@ -257,7 +257,7 @@ def test_arguments_that_hang_together_otherwise(traced: list[Any]) -> None:
 
 
 def test_side_effects_between(traced: list[Any]) -> None:
-    """What a region reads may have been changed since the last one."""
+    """Globals that a region reads may change between its calls."""
     stack = Stack()
 
     def program(x: torch.Tensor) -> torch.Tensor:

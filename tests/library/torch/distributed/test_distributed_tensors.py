@@ -38,7 +38,7 @@ def mesh() -> DeviceMesh:
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared: copies of tensors, and of a DTensor its properties and local tensor."""
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, DTensor):

@@ -180,7 +180,7 @@ def updated_twice(s: State, x: torch.Tensor) -> Any:
 
 
 def seen_steps(step: Callable[..., Any]) -> list[Any]:
-    """What some steps give and leave behind: in the third a check fails, in the last as well."""
+    """Return the results of five steps, with parameters, gradients and random numbers after each. In the third and the fifth, a check fails."""
     torch.manual_seed(0)
     s, found = State(), []
     for number in (1.0, 2.0, float("nan"), 3.0, float("nan")):

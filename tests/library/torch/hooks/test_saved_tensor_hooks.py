@@ -209,7 +209,7 @@ def dropout(s):
 
 
 class Scaled(torch.autograd.Function):
-    """What it saves goes through the hooks, and what `ctx` holds doesn't."""
+    """Saves one tensor with `save_for_backward`, which passes it through the hooks, and another on `ctx`, which doesn't."""
 
     @staticmethod
     def forward(ctx, x, y):
@@ -404,7 +404,7 @@ def a_transform_inside(s):
 
 
 def run(program: Callable[..., Any], wrap: Callable[..., Any], inside: bool) -> list[Any]:
-    """What three calls give, with the backward pass in the compiled function (`inside`) or behind it."""
+    """Return the story of three calls whose backward pass runs in the compiled function (`inside`) or after it."""
 
     def step(s: State) -> Any:
         loss = program(s)
@@ -472,7 +472,7 @@ def weights(*sizes: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_sizes_that_vary(backend: str) -> None:
-    """What the hooks do with a size is guarded."""
+    """Conditions that the hooks put on a size are guarded."""
 
     def program(w):
         with saved_tensors_hooks(lambda t: t * 2 if t.numel() > 20 else t, lambda t: t):
@@ -505,7 +505,7 @@ def test_a_function_that_the_hooks_call_is_replaced(backend: str, monkeypatch: p
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_function_is_replaced_inside(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the hooks run in the graph, the change hasn't been made."""
+    """The program replaces a function that the hooks call, and puts it back. While the graph runs, the global itself still holds the old function."""
 
     def program(w):
         global tripled
@@ -561,7 +561,7 @@ def test_hooks_around_the_call(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("network", [nn.LSTM, nn.GRU])
 def test_a_recurrent_network(network: type[nn.Module], backend: str) -> None:
-    """What it saves isn't known while tracing: hooks with a path that notes something are set natively."""
+    """The tensors that a recurrent network saves aren't known while tracing, so hooks that have a side effect on one path are set natively."""
     seen: list[int] = []
 
     def pack(t):
@@ -625,7 +625,7 @@ def test_a_backend_that_fails_leaves_no_hooks() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_hooks_that_stay_in_force(backend: str) -> None:
-    """What is set in one call is taken off in another."""
+    """Hooks that one compiled call sets stay in force after it, and another compiled call takes them off."""
 
     def enter(w):
         hooks = saved_tensors_hooks(lambda t: t * 2, lambda t: t)

@@ -1,4 +1,4 @@
-"""What code changes that torch runs later, again, or as a function of an operator: every kind of change at every place that must notice it, against eager."""
+"""Changes made in code that torch runs later, again, or as a function of an operator: every kind of change at every place, against eager."""
 
 from __future__ import annotations
 
@@ -226,14 +226,14 @@ LINEAR = torch.nn.Linear(2, 2)
 
 
 def outside():
-    """What a program is given."""
+    """Return the object from outside that a program is given."""
     given = Box()
     given.t, given.inner, given.iterator = torch.ones(2), Box(), iter([2.0, 3.0, 5.0, 7.0, 11.0])
     return given
 
 
 def run(call):
-    """What comes of a program: its loss, a change by hand between forward and backward, the gradient, and what has been changed; or the exception."""
+    """Return a program's loss, the result of a change made between forward and backward, the gradient, and the final state; or the exception's type."""
     LINEAR.zero_grad()
     random.seed(0)
     torch.manual_seed(0)

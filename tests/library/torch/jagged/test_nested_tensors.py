@@ -24,7 +24,7 @@ def jagged(*lengths: int, size: int = 3, **options: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared, as plain values."""
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, torch.Tensor):
@@ -50,7 +50,7 @@ def assert_same(expected: Any, found: Any) -> None:
 
 
 def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
-    """What a call gives, its arguments afterwards, and the gradients of what it gives."""
+    """Return a call's result or exception, its arguments afterwards, and the gradients."""
     for parameter in layer.parameters():
         parameter.grad = None
     try:

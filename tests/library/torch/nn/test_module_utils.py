@@ -1,4 +1,4 @@
-"""What torch.nn has around modules (parametrizations, norms of weights, pruning, lazy modules, containers, functional calls), trained, against eager."""
+"""torch.nn's tools around modules (parametrizations, norms of weights, pruning, lazy modules, containers, functional calls), trained, against eager."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def seen_of(value: Any) -> list[Any]:
 
 
 def trained(make: Callable[[], nn.Module], compile: Callable[..., Any], inside: bool) -> list[Any]:
-    """What is seen of four steps. `inside`: the whole step is compiled, not the module only."""
+    """Return results, gradients and states of four training steps. `inside`: the whole step is compiled, rather than the module alone."""
     torch.manual_seed(0)
     module = make()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1) if inside else None

@@ -358,7 +358,7 @@ class CountsBetween(Stack):
 
 
 class ChangesBefore(Stack):
-    """What it changes stays as it is while the layers are called."""
+    """Changes the settings before the layers are called; they stay the same during the calls."""
 
     def forward(self, x: Any) -> Any:
         self.settings["count"], x = 3, x + self.start
@@ -768,7 +768,7 @@ def test_a_model_of_torch_that_looks_at_its_first_layer(copied: list[str]) -> No
 
 
 def test_nothing_of_a_trace_is_kept(copied: list[str]) -> None:
-    """What was recorded, which has the modules' tensors, goes when the trace ends, without the garbage collector."""
+    """The records of a trace, which hold the modules' tensors, are freed when it ends, without the garbage collector."""
     framejit.reset()
     model = Stack().eval()
     kept = [weakref.ref(layer.norm.weight) for layer in model.layers]

@@ -117,7 +117,7 @@ def test_without_a_fake(operators: Any) -> None:
 
 
 def test_opcheck_beside_compiled_code(operators: Any) -> None:
-    """What compiled code leaves behind doesn't disturb it, and it does not disturb compiled code."""
+    """Compiled code and `torch.library.opcheck` of the same operators don't disturb each other."""
     compiled = framejit.compile(lambda x: operators.clipped(x * 2, 1.5), backend="aot_eager", fullgraph=True)
     expected = operators.clipped(vector() * 2, 1.5)
     for _ in range(2):

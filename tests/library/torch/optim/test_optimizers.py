@@ -173,7 +173,7 @@ def behind_a_break(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) ->
 
 @pytest.mark.parametrize("calls, graphs, program", [(1, 1, in_a_loop), (4, 2, made_in_the_call), (3, 2, behind_a_break)])
 def test_first_steps(program: Callable[..., None], calls: int, graphs: int) -> None:
-    """What is compiled: a loop in its first call, an optimizer's life in a call (without a `.grad`, and with one), all but the first step after a break."""
+    """A loop is compiled in its first call, a call that makes its optimizer both without and with a `.grad`, a step after a break from the second call on."""
     told = []
     for compile in (lambda f: f, lambda f: framejit.compile(f, backend="aot_eager")):
         framejit.reset()
@@ -370,7 +370,7 @@ def test_functions_of_torch_optim_are_not_told_that_they_are_compiled() -> None:
 
 @pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_marks_of_torchs_own_tracer() -> None:
-    """When torch.compile first runs in a process, it marks parts of torch.optim as not to be compiled."""
+    """torch.compile marks parts of torch.optim as not to be compiled when it first runs in a process; framejit compiles a step all the same."""
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
     run = Run("Adam", False)
     framejit.reset()

@@ -79,7 +79,7 @@ class Training:
 
 
 def trained(schedule: Callable[[Optimizer], Any], step: Callable[[Training], Any], calls: int, wrap: Callable[[Any], Any]) -> list[Any]:
-    """What each of some calls of a step gives, warns of and leaves behind."""
+    """Return for each call of a step its result or exception, the state and the log after it, and the warnings."""
     training, told = Training(schedule), []
     run = wrap(step)
     for _ in range(calls):

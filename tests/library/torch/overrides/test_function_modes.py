@@ -51,7 +51,7 @@ class Named(torch.Tensor):
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared: of tensors the type, the device, and the values (on "meta" the shape)."""
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
             meta = value.device.type == "meta"

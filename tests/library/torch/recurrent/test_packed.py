@@ -21,7 +21,7 @@ def pack(x: torch.Tensor, lengths: Any, in_order: bool = False) -> PackedSequenc
 
 
 def trained(fn: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[Any]:
-    """What calls give, and the gradients of their first arguments."""
+    """Return the results of some calls, and the gradients of their first arguments."""
     seen = []
     for x, *others in calls:
         x = x.clone().requires_grad_()

@@ -86,7 +86,7 @@ def loss_of(result: Any) -> torch.Tensor:
 
 
 def trained(net: nn.RNNBase, form: Callable[..., Any], compile: Callable[..., Any], inside: bool) -> list[Any]:
-    """What is seen of three steps. `inside`: with the backward pass and the optimizer's step in what is compiled."""
+    """Return results, parameters and gradients of three steps. `inside`: the backward pass and the optimizer's step are compiled too."""
     optimizer = torch.optim.SGD([*net.parameters(), torch.nn.Parameter(torch.ones(1))], lr=0.1)
 
     def step(x: torch.Tensor) -> Any:
@@ -135,7 +135,7 @@ def test_training(name: str, form: str, backend: str, inside: bool) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_looks_of_results(name: str) -> None:
-    """What is taken for granted of the results' sizes and layout, while tracing, is so."""
+    """The sizes, strides and dtypes that a trace assumes for the results are those of the real operators."""
     net = NETWORKS[name]()
     looked = []
 

@@ -111,7 +111,7 @@ NATIVELY = (part_first, no_leaf, expanded, lazily_conjugate, two_types, an_argum
 
 
 def memory(result: Any) -> list[Any]:
-    """Which of the tensors in a result share memory, where they lie in it, how much it is, and which are views."""
+    """Return for each tensor of a result the number of its memory, its offset there, the size of the memory, and whether it has no base."""
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     return [(places.index(place), t.storage_offset(), t.untyped_storage().nbytes(), t._base is None) for t, place in zip(tensors, places)]

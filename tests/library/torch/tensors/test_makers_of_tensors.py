@@ -16,7 +16,7 @@ BACKENDS = ("eager", "aot_eager")
 
 
 def told(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared: of tensors the type, dtype, values, flags and attributes."""
     if isinstance(value, torch.Tensor):
         leaf = value.is_leaf
         with torch._C.DisableTorchFunction():

@@ -1,4 +1,4 @@
-"""Which tensors share their memory, as programs ask for it: `data_ptr()`, `untyped_storage()`."""
+"""Programs that find out which tensors share memory, by `data_ptr()` and `untyped_storage()`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def run(function, args):
 
 
 def statistics_of(function, *calls, **options):
-    """What compiling took; each call is compared with eager's result and what it has made of its arguments."""
+    """Compare results and arguments of compiled calls with eager's; return the statistics of the compilations."""
     framejit.reset()
     compiled = framejit.compile(function, **{"backend": "eager", **options})
     for args in calls:

@@ -373,7 +373,7 @@ SPLIT = (
 
 
 def told(program: Callable[..., Any], compile: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:
-    """What some calls and the backward passes behind them give, and what the program has noted."""
+    """Return the results and gradients of two calls with their backward passes, and the list that the model has noted."""
     framejit.reset()
     torch.manual_seed(0)
     random.seed(0)
@@ -502,7 +502,7 @@ def test_per_sample_gradients_of_a_compiled_module() -> None:
 
 
 def test_an_error_of_the_graph_leaves_no_level_open() -> None:
-    """What raises only when the graph runs."""
+    """An operator raises only when the graph runs; no functorch level stays open, and gradients stay enabled."""
     def f(x, index):
         return vmap(grad(lambda a: torch.linalg.cholesky(a).sum()))(x)[index]
 

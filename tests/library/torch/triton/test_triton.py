@@ -162,7 +162,7 @@ def test_launches(program, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kernel", [add, computed])
 def test_kernels_that_wrap_triton_refuses(kernel, backend):
-    """What is around `computed` isn't known to any torch's wrapper, an interpreted kernel not to all."""
+    """`wrap_triton` refuses `computed`, which has heuristics, in all versions of torch, and an interpreted kernel in some."""
 
     def f(x, y):
         out = torch.empty_like(x)
@@ -332,7 +332,7 @@ add_operator.register_autograd(lambda ctx, gradient: (gradient, gradient))
 @interpreted_only
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_operators_made_of_kernels(backend):
-    """What they do is traced, for an interpreted kernel can't run on tensors without data."""
+    """The function of a triton_op is traced, because an interpreted kernel can't run on tensors without data."""
     framejit.reset()
     agree(lambda x, y: add_operator(x * 2, y=y) + torch.ops.framejit_triton.add(x, y).sum(), vector(), vector(), backend=backend)
     assert framejit.statistics()["graphs"] == 1
@@ -378,7 +378,7 @@ def test_descriptors_that_a_kernel_makes(backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("of_a_part", [False, True])
 def test_descriptors_that_a_kernel_is_given(backend, of_a_part):
-    """What is written through them is known to be changed, though the kernel isn't given the tensor itself. AOTAutograd can't be told without a GPU."""
+    """A kernel changes a tensor that it is given only as a descriptor, and this is noticed. With AOTAutograd, that takes a GPU."""
     make = pytest.importorskip("triton.tools.tensor_descriptor").TensorDescriptor
     kernel = triton_launch.import_module("triton.runtime.interpreter").InterpretedFunction(double_code)
 
