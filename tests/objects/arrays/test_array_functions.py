@@ -68,7 +68,7 @@ def test_functions_give_what_numpy_gives(name):
 
 
 def whole_graph(function: Any, *args: Any) -> bool:
-    """Whether a call of the function is compiled in one graph."""
+    """Return whether a call of the function is compiled in one graph."""
     framejit.reset()
     try:
         framejit.compile(function, backend="eager", fullgraph=True)(*args)

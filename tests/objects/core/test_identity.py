@@ -1,4 +1,4 @@
-"""Which of several equal objects a compiled function has: identity, hashes and order are those of each call."""
+"""Compiled functions get equal but different objects: identity, hashes and order are those of each call's own objects."""
 
 from __future__ import annotations
 

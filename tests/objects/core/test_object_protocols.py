@@ -1,4 +1,4 @@
-"""How classes and modules made by a program take part in CPython's protocols, in compiled functions."""
+"""Classes and modules made by a program take part in CPython's protocols, in compiled functions."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Sized:
 
 
 class Odd:
-    """Whose special methods return whatever it was made with."""
+    """An object whose special methods return the value that it was made with, whatever its type."""
 
     def __init__(self, value):
         self.value = value

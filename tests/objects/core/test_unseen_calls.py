@@ -1,4 +1,4 @@
-"""What runs the program's code without a call that is seen: metaclasses, enums, autograd functions, slots, comparisons, `__index__`."""
+"""Code of the program that runs though no call of it is seen: by metaclasses, enums, autograd functions, slots, comparisons, `__index__`."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def noting(*shape: int) -> torch.Tensor:
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared: of tensors the type, the values and `requires_grad`."""
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
             return type(value), value.detach().as_subclass(torch.Tensor).tolist(), value.requires_grad

@@ -100,7 +100,7 @@ def pair(*shape: int, times: int = 1) -> Pair:
 
 
 def plain(value: Any) -> Any:
-    """What is compared of a result."""
+    """Return the parts of a result that are compared: of tensors the type, the values and `requires_grad`; of a Pair also its parts."""
     if isinstance(value, Pair):
         return Pair, value.a.tolist(), value.b.tolist(), value.times, value.requires_grad
     if isinstance(value, torch.Tensor):

@@ -91,7 +91,7 @@ PROGRAMS = {
 
 
 def warns_of_partials(namespace):
-    """Whether this Python warns that partial objects among these class attributes will be bound (3.13): warnings aren't traced."""
+    """Return whether this Python warns, as 3.13 does, that partial objects among the class attributes will be bound; warnings aren't traced."""
     parts = [getattr(part, "__func__", part) if isinstance(part, classmethod) else part for part in namespace.values()]
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")

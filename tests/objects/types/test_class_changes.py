@@ -80,7 +80,7 @@ PROGRAMS = (counted, cached, with_tensors, around_a_break, and_raises, in_a_supe
 
 
 def outcome(function: Callable[..., Any]) -> Any:
-    """What five calls with the same classes give, and how they leave the classes."""
+    """Return the results of five calls with the same classes, and the attributes of the classes after each."""
     base, derived = family()
     rows = []
     for _ in range(5):

@@ -53,7 +53,7 @@ def test_what_can_be_copied(made: str) -> None:
 
 
 def kind(result: Any) -> Any:
-    """What a deed came to, without the addresses that `repr` shows, and without names of hash functions' own."""
+    """Return a deed's result if it is a tuple, such as an exception's type and text; else the name of its type, which shows no address."""
     return result if isinstance(result, tuple) else type(result).__name__
 
 

@@ -1,4 +1,4 @@
-"""What an AttributeError says of the look-up that it leaves (`name`, `obj`), where what is looked up stops at graph breaks, or raises at once."""
+"""AttributeErrors that leave a look-up have the right `name` and `obj`, whether the code looked up has a graph break or raises at once."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ MAKERS: dict[str, Callable[[], Iterator[Any]]] = {
 
 
 def rest(iterator: Any) -> list[Any]:
-    """What an iterator still gives, up to an exception or four items."""
+    """Return the results of the next four steps of an iterator: items, "end", or an exception's type and text."""
     found = []
     for _ in range(4):
         kind, value = outcome(next, (iterator, "end"), {})

@@ -430,7 +430,7 @@ class Logged:
 
 
 def taken(make, error):
-    """What the iterator's user gets, and what the sequence is asked for it."""
+    """Return the outcome of a call that uses a reversed sequence, and the log of requests to the sequence."""
     items = Logged(4, error)
     return raising(lambda: make(reversed(items))), items.log
 

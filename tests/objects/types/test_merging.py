@@ -142,7 +142,7 @@ def first_and_rest(mapping: Any) -> Any:
 
 
 def both(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What a call returns, and what it leaves of the mapping."""
+    """Return a function that gives a call's result together with the mapping, which the call may have changed."""
     return lambda m: (call(m), m)
 
 
@@ -344,7 +344,7 @@ ODD: list[Callable[[], Any]] = [
 
 
 def into(target: Any, merge: Callable[[Any, Any], Any], source: Any) -> Any:
-    """What a merge raises or returns, and how much of the source it has taken."""
+    """Return the type and text of a merge's exception (None without one), and the target, which shows how much was taken from the source."""
     result = tried(merge, target, source)
     return result if isinstance(result, tuple) else None, target
 

@@ -116,7 +116,7 @@ class Generated:
 
 
 class Told(abc.ABC):
-    """Whose operators tell which of them has run, on which operand."""
+    """An object whose operators return the operator's name and the class on which it has run."""
 
     def __lt__(self, other):
         return "lt", type(self).__name__

@@ -112,7 +112,7 @@ def outcome(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def left(value: Any) -> Any:
-    """What is left in an argument; a strict zip may have an error left."""
+    """Return the items left in an argument; the error's text if a strict zip raises one."""
     try:
         return list(value)
     except ValueError as error:

@@ -73,7 +73,7 @@ def shown(value: Any) -> Any:
 
 
 def of_lists(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What is done to lists only, and what it leaves of them."""
+    """Return a function that applies a call to lists only, and gives the outcome and the list afterwards."""
     return lambda s: (tried(call, s), s) if isinstance(s, list) else None
 
 

@@ -53,7 +53,7 @@ CHANGES = {"grow": grow, "shrink": shrink, "swap": swap, "store": store, "clear"
 
 
 def given(iterator: Any, times: int) -> list[Any]:
-    """What some steps give: items, "end", or the error's text."""
+    """Return the results of some steps: items, "end", or the error's text."""
     items: list[Any] = []
     for _ in range(times):
         try:

@@ -1,4 +1,4 @@
-"""What takes items from an iterator does something with each before it asks for the next: both are the program's code, or change tensors."""
+"""Consumers use each item of an iterator before they ask for the next one, which matters if both run the program's code or change tensors."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def tensors(t):
 
 
 def kept(log, fill, made):
-    """What a container holds after an iterator has raised half-way."""
+    """Return the length of a container after an iterator that it is filled from has raised half-way."""
     try:
         fill(made, items(log, 3, 2))
     except KeyError:
@@ -106,7 +106,7 @@ def kept(log, fill, made):
 
 
 def counts(made, take):
-    """What an iterator sees of the container that takes from it."""
+    """Return the lengths that an iterator sees of the container which takes its items."""
 
     def sizes():
         for _ in range(3):
