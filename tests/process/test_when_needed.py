@@ -19,7 +19,7 @@ NAME = "framejit_test_needed"
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """What writes the code of the module NAME."""
+    """Yield a function that writes the code of the module NAME; the module is forgotten after the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def write(text: str) -> None:
