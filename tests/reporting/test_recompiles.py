@@ -1,4 +1,4 @@
-"""Why functions are compiled again: the log, for each kind of guard; the limits, per function, per module and per cause; and errors instead."""
+"""The log says for each kind of guard why functions are compiled again; limits hold per function, per module and per cause; errors can be raised instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def forgotten():
 
 @pytest.fixture
 def told(caplog):
-    """What the log of recompiles says, as one text; forgotten when asked for."""
+    """Return a function that gives the log of recompiles as one text and clears it."""
     framejit.set_logs("recompiles")
 
     def text():

@@ -1,4 +1,4 @@
-"""What users read: logs, reasons, errors and explanations name things as their program does, and advise what works."""
+"""Texts for users (logs, reasons, errors and explanations) name things as the program does, and give advice that works."""
 
 from __future__ import annotations
 
@@ -734,7 +734,7 @@ class Checked(torch.autograd.Function):
 
 
 class Masked(Checked):
-    """What the advice about it makes of it."""
+    """Checked, rewritten as the advice about it says."""
 
     @staticmethod
     def forward(ctx, t):
