@@ -419,7 +419,7 @@ def test_preferred_entries_and_those_that_come_and_go():
 
 
 def test_hints_leave_preferred_entries_in_front():
-    """Where there are several entries, the search begins with the one that served the first argument last: after those that are preferred."""
+    """Preferred entries are tried first; after them, the search begins with the entry that last served the same first argument."""
     f, of_int, of_any = two_entries()
     others = [entry(f.function, "return 'other'", (cls,)) for cls in (str, bytes, list)]
     for added in (*others, of_any, of_int):

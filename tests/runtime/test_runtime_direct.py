@@ -498,7 +498,7 @@ CALLS: list[tuple[Any, Callable[[], Any], tuple[Any, ...]]] = [
 
 
 def does(call, make, others):
-    """What a call gives, or raises, and what it leaves in its first argument."""
+    """Return a call's result or exception, and the content of its first argument afterwards."""
     first = make()
     try:
         given = call(first, *others)
@@ -759,7 +759,7 @@ def test_recursion_is_as_deep_as_with_frames(limit):
 
 
 def test_arguments_are_released_before_the_graph_runs():
-    """What only the call held is gone: the tuple and the dict of further arguments, and a state handed over by a split call."""
+    """An object that only the call has held, here in the state that a split call hands over, is gone when the graph runs."""
     alive = []
 
     def graph(inputs):
