@@ -1,4 +1,4 @@
-"""Whether compiled and eager runs of one function agree in everything a caller can observe."""
+"""Comparison of compiled and eager runs of a function in everything that a caller can observe."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def with_types(value: Any) -> Any:
 
 
 def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a call returns, or the name and text of its exception; programs call this, and it is compiled with them."""
+    """Return a call's result, or the name and text of its exception. Programs call this function, and it is compiled with them."""
     try:
         return function(*args, **kwargs)
     except BaseException as error:

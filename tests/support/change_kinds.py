@@ -13,7 +13,7 @@ from neighbours import Beside
 
 
 class Kind(enum.Enum):
-    """What a result can depend on, and what is changed next to it."""
+    """Kinds of things that a result can depend on, each with the kind of thing next to it that is changed to show that nothing compiles."""
 
     # arguments
     VALUE_OF_AN_ARGUMENT = "number, text, None, dtype, device or other constant given as an argument", Beside.VALUE

@@ -26,7 +26,7 @@ from framejit.objects.types.tupleobject import TupleObject
 
 
 def is_about_own_object(guard: Any) -> bool:
-    """Whether a guard is about an object that the trace itself has made, such as the parameters of a signature: each trace of a layer makes one."""
+    """Return whether a guard is about an object that each trace of a layer makes anew, such as the parameters of a signature."""
     source = guard.source
     while source.base is not None and source.base.base is not None:
         source = source.base
@@ -61,7 +61,7 @@ def texts(node: fx.Node) -> dict[str, str]:
 
 
 class Portrait:
-    """What a trace has added since some nodes and guards, and a result."""
+    """The nodes and guards that a trace has added since an earlier state, and a result, as comparable text."""
 
     def __init__(self, vm: Any, nodes: set[fx.Node], guards: int, result: Object) -> None:
         numbers = {node: number for number, node in enumerate(node for node in vm.graph.outermost.fx.nodes if node not in nodes)}

@@ -1,4 +1,4 @@
-"""What the tests of guards share: sources, calls, strange values, and the comparison of a tree with its reference."""
+"""Helpers for the tests of guards: sources, calls, strange values, and the comparison of a tree with its reference."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def matched(built: BuiltGuards, *values: Any) -> list[Any] | None:
 
 
 def agrees(built: BuiltGuards, *values: Any) -> bool:
-    """Whether the tree matches; asserts, several times, that the reference gives the same answer and names the same guard."""
+    """Return whether the tree matches. Assert, several times, that the reference gives the same answer and names the same guard."""
     expected = check_all(built.guards, call_of(*values))
     number = None if expected is None else built.guards.index(expected)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a function does in each of the contexts in which a caller may handle an exception."""
+"""Outcomes of a function in each of the contexts in which a caller may be handling an exception."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def portrait(error: BaseException | None, depth: int = 6) -> Any:
 
 
 def outcomes(function: Callable[[Any], Any], argument: Any) -> list[Any]:
-    """What a call returns or raises, and prints, in each of the contexts."""
+    """Return the result or exception of a call, and its output, for each of the contexts."""
     found = []
 
     def call():

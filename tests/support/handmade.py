@@ -80,7 +80,7 @@ def recursive_compiled(locals_needed: int = 0) -> CompiledFunction:
 
 
 def run_python(program: str, **environment: str) -> str:
-    """What the program prints in a process of its own, which finds the same modules and must succeed."""
+    """Run a program in a process of its own, with the same search path for modules; assert that it succeeds, and return its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -148,7 +148,7 @@ ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 
 def portrait(value: Any, depth: int = 0) -> Any:
-    """What can be seen of a result: types, text, and the items of iterators."""
+    """Return everything of a value that can be compared: types, text, and the next items of iterators."""
     cls = type(value)
     if cls in (list, tuple, List, collections.deque) and depth < 3:
         return cls.__qualname__, [portrait(item, depth + 1) for item in value]

@@ -29,7 +29,7 @@ CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 class Beside(enum.Enum):
-    """What can be changed next to an observed thing. ITEM, CELL and STATE have no rule: the scenarios make the change themselves."""
+    """Things next to an observed thing, which can be changed. ITEM, CELL and STATE have no rule: the scenarios make the change themselves."""
 
     ATTRIBUTE = "another attribute of the same object, function or module"
     CLASS_ATTRIBUTE = "another attribute of the same class"

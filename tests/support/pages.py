@@ -41,8 +41,8 @@ def examples(page: str) -> list[Example]:
 
 def printed(name: str, blocks: list[Example], folder: Path, timeout: float = 280) -> list[str]:
     """
-    What each block prints to stdout and stderr. All blocks are one program `name`.py, in a process of its own, which works in `folder`.
-    AssertionError with everything that was printed if the program fails.
+    Return each block's output on stdout and stderr. All blocks are one program `NAME.py`, in a process of its own, which works in `folder`.
+    Raise an AssertionError with everything that was printed if the program fails.
     """
     program = folder / f"{name}.py"
     program.write_text("".join(f"{block.code}print({END_OF_BLOCK!r})\n" for block in blocks))
@@ -60,7 +60,7 @@ def printed(name: str, blocks: list[Example], folder: Path, timeout: float = 280
 
 
 def agrees(shown: str, output: str) -> bool:
-    """Whether output is as shown. A line `...` in what is shown stands for any lines, `...` within a line for anything in that line."""
+    """Return whether output is as shown. A line `...` in the shown text stands for any lines, `...` within a line for anything in that line."""
     pattern = []
     for line in shown.strip().splitlines():
         within = ".*".join(map(re.escape, line.rstrip().split("...")))

@@ -36,7 +36,7 @@ def portrait(*roots: Any) -> list[Any]:
 
 
 def parts(value: Any, name: Any) -> Any:
-    """What one object holds, its parts named."""
+    """Return the content of one object, with its parts replaced by their names."""
     own = {key: name(part) for key, part in vars(value).items()} if hasattr(value, "__dict__") and not isinstance(value, type) else {}
     if isinstance(value, torch.Tensor):
         return value.detach().tolist(), str(value.dtype), value.requires_grad, own

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def own_printer() -> Callable[[Any], None]:
-    """What `warnings._showwarnmsg_impl` is in a process that nothing watches."""
+    """Return the function that `warnings._showwarnmsg_impl` is in a process in which nobody has replaced it."""
     spec = importlib.util.spec_from_file_location("warnings", warnings.__file__)
     assert spec is not None and spec.loader is not None
     fresh: Any = importlib.util.module_from_spec(spec)

@@ -42,7 +42,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """What a change has to lead to. differs: eager's result differs from the one before, which proves the scenario itself."""
+    """The effect that a change must have. differs: eager's result differs from the one before, which shows that the scenario does something."""
 
     compiles: bool | None
     differs: bool | None
@@ -94,7 +94,7 @@ def compiled_function(compiled: Any) -> CompiledFunction:
 
 
 def compilations() -> int:
-    """How often a frame has been compiled, or found to be one that runs uncompiled; resumed ones too."""
+    """Return the number of frames, resumed ones included, that have been compiled or found to run uncompiled."""
     counts = framejit.statistics()
     return sum(counts[name] for name in ("frames", "fallbacks"))
 

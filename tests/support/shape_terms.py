@@ -84,7 +84,7 @@ OF_FLOATS: dict[str, tuple[Any, Callable[[int, int], Any]]] = {
 
 
 def computed(python: Callable[..., Any], *values: int) -> Any:
-    """What Python computes; None if it raises an error."""
+    """Return the value that Python computes; None if it raises an error."""
     try:
         return python(*values)
     except (ArithmeticError, ValueError):
@@ -100,7 +100,7 @@ CONTEXT = z3.Context()
 
 
 class Exact:
-    """What z3 computes for an expression that is translated exactly."""
+    """An expression that is translated exactly. Called with the values of its symbols, it gives the value that z3 computes."""
 
     def __init__(self, expression: Any) -> None:
         self._translation = Translation(CONTEXT)
@@ -142,7 +142,7 @@ class Possible:
         self.solver.add(self.translation.facts)
 
     def is_possible(self, values: dict[str, int], result: Any) -> bool:
-        """Whether the expression may be `result` for these values of its symbols; None as a result: that Python computes nothing."""
+        """Return whether the expression may be `result` for these values of its symbols. The result None means that Python computes nothing."""
         known = [self.translation.symbols[name].value == value for name, value in values.items() if name in self.translation.symbols]
         defined = z3.And(*self.term.defined, CONTEXT)
         if result is None:

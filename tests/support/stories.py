@@ -16,7 +16,7 @@ import framejit
 
 
 def told(error: BaseException | None, depth: int = 0) -> list[Any]:
-    """What a caller sees of an exception: its class, arguments, traceback and chain. Names of resume functions are those of their originals."""
+    """Return an exception's class, text, traceback and chain, as a caller sees them. Resume functions have the names of their originals."""
     if error is None or depth > 5:
         return []
     entries = [(entry.name.partition(" (resumed")[0], entry.lineno, entry.filename) for entry in traceback.extract_tb(error.__traceback__)]

@@ -48,7 +48,7 @@ def picture(value: Any) -> Any:
 
 
 def story(make: Callable[[], Any], call: Callable[[Any], Any], calls: int = 3) -> list[Any]:
-    """What is seen of some calls with one state: what each returns or raises, the state's attributes, the streams."""
+    """Make a state and call a function with it several times; return for each call its result or exception, the state's attributes, and the streams."""
     seed(1)
     state = make()
     seed(2)

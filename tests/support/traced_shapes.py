@@ -56,7 +56,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
 
 @dataclass(frozen=True)
 class TracedShapes:
-    """What an entry would check, and what its trace has decided."""
+    """The guards and ranges that an entry would check, and the decisions of its trace."""
 
     guards: list[Any]
     ranges: dict[Any, tuple[Any, Any]]

@@ -59,7 +59,7 @@ def steps(page: str) -> Iterator[tuple[str, str] | Command]:
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints in a folder, as a user would run it: with framejit's default configuration, but without what other processes have compiled."""
+    """Return a command's output in a folder, with framejit's default configuration, but without the entries that other processes have kept on disk."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FRAMEJIT_")}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -81,7 +81,7 @@ def shown(text: str, folder: Path) -> str:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether a text is what a page expects: a line `...` in the page stands for any lines, `...` in a line for any text, and varying numbers are alike."""
+    """Return whether a text is what a page expects. A line `...` stands for any lines, `...` within a line for any text; varying numbers are equal."""
     for pattern, replacement in VARYING:
         expected, printed = re.sub(pattern, replacement, expected), re.sub(pattern, replacement, printed)
     lines = [r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line).replace(re.escape("..."), ".*?") + r"\n" for line in expected.splitlines()]

@@ -107,7 +107,7 @@ class Portrait:
 
 
 def difference(before: Portrait, after: Portrait) -> str:
-    """What has changed, in words; empty if nothing has."""
+    """Return a description of the first change between two portraits; an empty text if nothing has changed."""
     for key, row in before.rows.items():
         now = after.rows.get(key, row)  # what nothing leads to any more can't matter
         if type(now) is dict and type(row) is dict:
