@@ -67,7 +67,7 @@ def test_torchs_own_answers_stay(absent: None) -> None:
 
 
 def test_a_function_is_hidden_once_the_tracer_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What asks while the tracer is imported in the middle of a trace, by another thread, is answered as torch would."""
+    """A function is hidden from torch's tracer from the first call after the import of the tracer on, even if it was made before."""
     asked: list[Any] = []
     monkeypatch.setattr(torch._dynamo, "disable", lambda function, **kwargs: asked.append(function) or function)
     answer = peer.calling(lambda value: value + 1)
