@@ -31,7 +31,7 @@ def count(x, counter):
 
 
 def collect(x, found):
-    """What was appended to a list from outside is appended for real behind the graph; the list's length isn't guarded."""
+    """Items that are appended to a list from outside are appended to the real list after the graph has run; the list's length isn't guarded."""
     for power in range(3):
         found.append(x**power)
     return {"sum": found[-1].sum()}

@@ -23,7 +23,7 @@ LEFT_OUT = ("torch's global state", "torch/nn/modules/module.py", "_error_on_gra
 
 
 def page(name: str) -> str:
-    """What is to be seen of a program's call, in Markdown."""
+    """Return a page in Markdown about a program's call: its source, graphs, guards and breaks."""
     program, arguments = PROGRAMS[name]
     graphs: list[str] = []
 
