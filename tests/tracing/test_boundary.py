@@ -54,7 +54,7 @@ def fresh() -> Iterator[None]:
 
 
 class Counts:
-    """What framejit has done since this was made."""
+    """The increase of framejit's statistics since this object was made."""
 
     def __init__(self) -> None:
         self.before = framejit.statistics()
@@ -496,7 +496,7 @@ def test_an_error_is_about_the_programs_line():
 
 
 def advice_of(program: Any, *args: Any) -> list[str]:
-    """What is advised about the breaks inside library code, each without what introduces it."""
+    """Return the advice about the breaks inside library code, without the words that introduce each piece."""
     text = "\n".join(stop.text for stop in framejit.explain(program)(*args).breaks if stop.id == "FJ043")
     return re.findall(r"(?:What to do|      or): (.*)", text)
 

@@ -24,7 +24,7 @@ CALLS += [(torch.zeros(3), torch.ones(3)), (torch.tensor([float("nan"), 1.0, 2.0
 
 
 def outcome(function: Callable[..., Any], args: tuple[Any, ...], training: bool) -> Any:
-    """What a caller sees of a call: its result, which of the results are arguments or share memory, the gradients, and the arguments."""
+    """Return a call's result, the flags of its tensors, the gradients, and results and arguments after a change, which shows shared memory."""
     torch.manual_seed(0)
     args = tuple([arg.clone().requires_grad_(training) if isinstance(arg, torch.Tensor) else copy.copy(arg) for arg in args])
     try:

@@ -69,7 +69,7 @@ DEBUGGED = [calls_breakpoint, calls_set_trace, behind_a_break]
 
 
 def session(function: Any, commands: str) -> str:
-    """What the debugger shows in one call, and what comes of the call."""
+    """Return the debugger's output during one call, and the result or exception of the call."""
     sys.stdin, sys.stdout, stdin, stdout = io.StringIO(commands), io.StringIO(), sys.stdin, sys.stdout
     try:
         result = repr(function(x))
