@@ -306,7 +306,7 @@ def test_options_without_their_names():
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("inside", [False, True])
 def test_options_that_scripts_pass(caplog, options, inside):
-    """What torch.compile takes as well, given to the decorator, with a target, and in compiled code."""
+    """Options that torch.compile takes are accepted by the decorator, with a target, and in compiled code."""
     def call(t):
         return framejit.compile(plain, backend="eager", **options)(t)
 

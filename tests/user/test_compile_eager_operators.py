@@ -97,7 +97,7 @@ def test_values_of_other_arguments_have_their_own_kernels() -> None:
 
 
 def test_the_number_of_kernels_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes after that is left to torch at once, and nothing is noted of it."""
+    """Once too many calls have been refused, later ones that need another kernel are left to torch at once, until a reset."""
     asked = []
     monkeypatch.setattr(kernel_maker, "MOST_REFUSED", 3)
     monkeypatch.setattr(kernel_maker.CompilingThread, "run", lambda self: asked.append(self))

@@ -485,7 +485,7 @@ def calls_like(target: Any, args: Any, kwargs: Any, first: int, second: int) -> 
 
 
 def fits(declared: DeclaredShapes, target: Any, args: Any, kwargs: Any) -> bool:
-    """Whether a call is in the domain."""
+    """Return whether a call is in the declared domain."""
     defaults = inspect.signature(target).bind(*args, **kwargs)
     defaults.apply_defaults()
     code = target.__code__
@@ -573,7 +573,7 @@ def fake() -> FakeTensorMode:
 
 
 def test_a_model_without_weights(models: Any, fake: FakeTensorMode, tmp_path: pathlib.Path) -> None:
-    """What is made of fake tensors serves the model with its weights. The fake model stays as it is."""
+    """An artifact made from fake tensors serves the same model with real weights. The fake model stays unchanged."""
     with fake:
         model, x = models.build(), torch.randn(3, 4)
         inside = framejit.precompile(model, (x,), backend="eager")

@@ -26,7 +26,7 @@ profile = settings(max_examples=25, derandomize=True, database=None, deadline=No
 
 
 def outcome(function: Any, args: Any, kwargs: Any = None) -> Any:
-    """What a call gives: its value, or the exception's type and text."""
+    """Return a call's value, or the type and text of the exception that it raises."""
     torch.manual_seed(1)
     try:
         return function(*args, **(kwargs or {}))
@@ -97,7 +97,7 @@ def test_the_example_is_in_the_first_region() -> None:
 
 
 def test_a_layer() -> None:
-    """What a convolution demands, and what its code asks of sizes; there is no line of the program's."""
+    """A convolution demands a least size. The frame of the failing region is torch's code, for the program has no line of its own."""
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, stride=2), torch.nn.AdaptiveAvgPool2d(1))
     explored = explore(model, (torch.randn(2, 3, 8, 5),), dynamic={"input": [2]})
     assert explored.complete, explored.unexplored
