@@ -22,7 +22,7 @@ ATOMS = (type(None), bool, int, float, complex, str, bytes, type, types.Function
 
 
 class Comparison:
-    """Structural equality of two values, including identity within each: what is shared on one side is shared on the other."""
+    """Structural equality of two values, including identity: objects that are shared within one value are shared within the other."""
 
     def __init__(self) -> None:
         self.seen: dict[int, int] = {}
@@ -82,7 +82,7 @@ class Comparison:
 
 
 def close(found: Any, expected: Any, tolerance: float | None = 0.0, path: str = "result") -> None:
-    """Assert equal structure, and tensors that are equal within a tolerance, relative and absolute. None: the one that torch.testing allows their dtype."""
+    """Assert equal structure, and tensors equal within `tolerance`, relative and absolute. None stands for torch.testing's tolerance for their dtype."""
     assert type(found) is type(expected), f"{path}: {type(found)} and {type(expected)}"
     if isinstance(expected, torch.Tensor):
         allowed = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
@@ -100,7 +100,7 @@ def close(found: Any, expected: Any, tolerance: float | None = 0.0, path: str = 
 
 
 def outcome(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[str, Any]:
-    """("returned", value) or ("raised", exception)."""
+    """Return ("returned", value) or ("raised", exception) for a call."""
     torch.manual_seed(0)
     try:
         return "returned", fn(*args, **kwargs)
@@ -131,7 +131,7 @@ def agree(fn: Callable[..., Any], *args: Any, backend: Any = "eager", fullgraph:
 
 
 def agree_in_text(fn: Callable[..., Any], *args: Any, calls: int = 2) -> None:
-    """Run a program eagerly and compiled, several times: what it returns or raises must look the same, types included and addresses apart.
+    """Run a program eagerly and compiled, several times: the results or exceptions must be equal as text, with types and without addresses.
 
     Lists, dicts, sets and deques among its arguments are copied for each call.
     """
@@ -148,7 +148,7 @@ def agree_in_text(fn: Callable[..., Any], *args: Any, calls: int = 2) -> None:
 
 
 def with_types(value: Any) -> Any:
-    """A comparable form of a value: the types throughout lists and tuples, and text."""
+    """Return a comparable form of a value: types and text, for each item of lists and tuples."""
     if isinstance(value, (list, tuple)):
         return type(value).__name__, [with_types(item) for item in value]
     return type(value).__name__, value.tolist() if isinstance(value, torch.Tensor) else repr(value)
@@ -163,7 +163,7 @@ def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def raising(function: Callable[[], Any]) -> tuple[str, Any]:
-    """The exception that a call raises, as the traced program sees it."""
+    """Return ("returned", value), or the name of a raised exception's type with its arguments. Programs call this function while they are traced."""
     try:
         return "returned", function()
     except Exception as error:
@@ -171,9 +171,9 @@ def raising(function: Callable[[], Any]) -> tuple[str, Any]:
 
 
 def agree_over_calls(program: Callable[[Callable[..., Any]], list[Any]], stops: bool = False) -> None:
-    """Run `program(compile)` eagerly and compiled; it makes its own state, calls what it has compiled several times, and returns what it saw.
+    """Compare `program(compile)` eager and compiled. It makes its own state, calls the functions that it compiles, and returns a list of results.
 
-    Unless it `stops` (tracing is expected to stop somewhere), everything must have been compiled.
+    `stops`: tracing is expected to stop somewhere. Otherwise everything must have been compiled.
     """
 
     def run(wrap: Callable[..., Any]) -> list[Any]:

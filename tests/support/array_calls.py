@@ -14,7 +14,7 @@ Call = Callable[..., Any]
 
 
 def values(code: str, shape: tuple[int, ...] = (3, 4), seed: int = 0) -> np.ndarray:
-    """An array of a type, with the values that are easy to get wrong."""
+    """Return an array of a type, which includes zeros, limits and other values that are easy to get wrong."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(code)
     size = int(np.prod(shape))
@@ -33,7 +33,7 @@ def values(code: str, shape: tuple[int, ...] = (3, 4), seed: int = 0) -> np.ndar
 
 
 def special(code: str) -> np.ndarray:
-    """NaN and infinities among the values."""
+    """Return such an array with NaN and infinities among its values, if the type has them."""
     found = values(code).copy()
     if found.dtype.kind == "f":
         found.reshape(-1)[[2, 5, 7]] = np.nan, np.inf, -np.inf
@@ -127,7 +127,7 @@ BINARY: list[Call] = [
 
 
 def calls_of(name: str) -> tuple[Any, list[Call]]:
-    """A function, and how it is called with an array."""
+    """Return a NumPy function, and the ways to call it with an array."""
     if name in FUNCTIONS:
         return named(name), CALLS.get(name, ONE)
     ufunc = getattr(np, name)
@@ -173,5 +173,5 @@ BY_NUMPY_CALLS: dict[str, list[Call]] = {
 
 
 def by_numpy(name: str) -> tuple[Any, list[Call]]:
-    """A function that NumPy computes in the graph, and how it is called with an array. None if this NumPy has no function of that name."""
+    """Return a function that NumPy computes in the graph, or None if this NumPy has none of that name, and the ways to call it with an array."""
     return (named(name) if exists(name) else None), BY_NUMPY_CALLS.get(name, ONE)

@@ -25,7 +25,7 @@ def leaf() -> tuple[Any, ...]:
 
 
 def inner() -> tuple[Any, ...]:
-    """A tensor with a history."""
+    """Return a tensor that was computed from a leaf."""
     return (leaf()[0] * 1.5,)
 
 

@@ -15,7 +15,7 @@ WEIGHT = torch.tensor([1.0, 2.0, 3.0])
 
 
 def joins(inference: bool, training: bool) -> Callable[[Any], Any]:
-    """Add a program."""
+    """Add a program to PROGRAMS."""
 
     def add(program: Any) -> Any:
         PROGRAMS[program] = inference, training

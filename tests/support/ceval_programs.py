@@ -450,7 +450,7 @@ def matrix_of_jumps():
 
 
 def compiled(name, source):
-    """A function too long to be written out."""
+    """Return a function made from a source that is too long to be written out here."""
     namespace = {}
     exec(source, namespace)
     return namespace[name]

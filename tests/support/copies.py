@@ -1,4 +1,4 @@
-"""Tests that a copied call of a module is what a trace of it would have been: both are made, and compared.
+"""Tests that a copied call of a module records the same as a trace of the call: both are made, and compared.
 
 `pytest --copies` does so in whatever tests it runs.
 """
@@ -36,7 +36,7 @@ def is_about_own_object(guard: Any) -> bool:
 
 
 def guard_row(guard: Any) -> Any:
-    """A guard as text that is the same in another compile: without ids, and without the class that stands for the model's."""
+    """Return a guard as text that doesn't differ between compilations: without ids, and without the class made for the compiled model."""
     sources = [source.describe() for source in guard.sources()] if guard.leaf != "global_state" else []
     sources[1:] = sorted(sources[1:])  # in any order
     return type(guard).__name__, sources, guard.expected() if not isinstance(guard, Relation) else "", repr(guard.line)
@@ -56,7 +56,7 @@ def looks(node: fx.Node) -> Any:
 
 
 def texts(node: fx.Node) -> dict[str, str]:
-    """The metadata of a node that has no other nodes in it."""
+    """Return the metadata of a node as text, except entries that hold other nodes or tensors."""
     return {key: str(value) for key, value in node.meta.items() if key not in ("example_value", "val", "tensor_dict", "source_fn_stack", CHANGES)}
 
 
@@ -96,13 +96,13 @@ def guard_key(guard: Any) -> Any:
 
 
 def difference(once: list[Any], each: list[Any]) -> str:
-    """Rows that only one of two lists has."""
+    """Return a text with the rows that only one of the two lists has: that of the copied call, or that of the traced one."""
     return f"only copied: {[row for row in once if row not in each]}\nonly traced: {[row for row in each if row not in once]}"
 
 
 @contextlib.contextmanager
 def compared() -> Iterator[list[str]]:
-    """Inside the block, each call of a module that is copied is traced, too. Yields the paths of those modules, a list that grows."""
+    """Inside the block, each copied call of a module is traced, too, and compared. Yields a growing list of the paths of those modules."""
     found: list[str] = []
     [original] = nnmoduleobject.AROUND_CALLS
     copied: Any = repeated_modules.copied

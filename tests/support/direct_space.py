@@ -76,7 +76,7 @@ def unbox(value):
 
 
 def native(function):
-    """Operands unboxed, results boxed, exceptions of native code as Raise."""
+    """Return a handler that unboxes operands, boxes the result, and turns exceptions of native code into Raise."""
 
     @functools.wraps(function)
     def run(vm, *args):
@@ -91,7 +91,7 @@ def native(function):
 
 
 def natively(function, *args):
-    """Call for native code: an exception leaves as it is, with its context untouched."""
+    """Call a function of the interpreter for native code: Raise becomes the exception that it holds, with its context untouched."""
     try:
         return function(*args)
     except Raise as signal:
@@ -148,7 +148,7 @@ class Entering:
 
 
 class DirectVM:
-    """The vm; `tracebacks` holds what was recorded for each exception, innermost first."""
+    """The vm of the direct space. `tracebacks` holds the entries recorded for each exception, innermost first."""
 
     def __init__(self):
         self.frame = None
@@ -261,7 +261,7 @@ def _build_class(vm, body, name, *bases, **keywords):
 
 
 def make_function(vm, code, namespace, builtins, defaults, kwdefaults, closure, annotations, qualname):
-    """A real function that interprets its code when native code calls it."""
+    """Return a real function whose code is interpreted when native code calls it."""
     cells = tuple(cell.cell for cell in closure) if closure else None
     real = types.FunctionType(code, namespace.real, code.co_name, unbox(defaults), cells)
     real.__kwdefaults__ = unbox(kwdefaults)
@@ -404,7 +404,7 @@ def dict_merge(vm, target, mapping, function):
 
 
 def match_class(vm, subject, cls, count, names):
-    """For classes whose `__match_args__` fit."""
+    """Return the values that a class pattern extracts, or None if the subject doesn't match. `__match_args__` must have enough names."""
     if not isinstance(subject, cls):
         return None
     names = (*getattr(cls, "__match_args__", ())[:count], *names)
@@ -510,7 +510,7 @@ def install(monkeypatch):
 
 
 def traceback_entries(error, skip):
-    """(function, line) of a real traceback, innermost first, without the frames of the file `skip`."""
+    """Return (function, line) for each entry of a real traceback, innermost first, without the frames of the file `skip`."""
     entries = []
     tb = error.__traceback__
     while tb is not None:

@@ -26,7 +26,7 @@ HERE = UserLine("model.py", 7, "forward")
 
 
 def frame_function() -> None:
-    """Stands for the frame's function."""
+    """A function that stands for the function of the frame whose arguments are guarded."""
 
 
 def slot(root: Root, index: int = 0) -> Source:
@@ -53,12 +53,12 @@ def agrees(built: BuiltGuards, *values: Any) -> bool:
 
 
 def one(kind: type[Guard], *payload: Any) -> BuiltGuards:
-    """A tree of one guard, on the first argument."""
+    """Return a tree of one guard, on the first argument."""
     return build([kind(slot(Root()), HERE, *payload)], [], [])
 
 
 def kinds_of_guards(base: type[Guard] = Guard) -> dict[str, type[Guard]]:
-    """All kinds of guards, by the names of their leaves."""
+    """Return all kinds of guards, by the names of their leaves."""
     found = {base.leaf: base} if base.leaf else {}
     for kind in base.__subclasses__():
         found |= kinds_of_guards(kind)

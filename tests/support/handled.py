@@ -9,7 +9,7 @@ from typing import Any
 
 
 def caller_contexts() -> list[Callable[[Callable[[], None]], None]]:
-    """Ways to call a function; each gets the call to be made."""
+    """Return functions that each make a call in another context of exception handling."""
 
     def plain(call):
         call()
@@ -65,7 +65,7 @@ def caller_contexts() -> list[Callable[[Callable[[], None]], None]]:
 
 
 def portrait(error: BaseException | None, depth: int = 6) -> Any:
-    """An exception with its contexts, causes and notes."""
+    """Return an exception as text, with its contexts, causes and notes."""
     if error is None or not depth:
         return None
     notes = getattr(error, "__notes__", None)

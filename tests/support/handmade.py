@@ -20,7 +20,7 @@ def n_slots(code: CodeType) -> int:
 
 
 def replacement(function: FunctionType, body: str) -> CodeType:
-    """Code with the argument slots of `function`, followed by `inputs` and `captures`, that runs `body`."""
+    """Return code that runs `body`, with the argument slots of `function`, followed by `inputs` and `captures`."""
     code = function.__code__
     names = [*code.co_varnames[: n_slots(code)], "inputs", "captures"]
     lines = [f"def compiled({', '.join(names)}):", *("    " + line for line in body.splitlines())]
@@ -38,7 +38,7 @@ def replacement(function: FunctionType, body: str) -> CodeType:
 
 
 def guard_tree(types: tuple[type, ...] = (), captures: tuple[int, ...] = ()) -> Any:
-    """A tree that requires exactly these types in the first slots and captures the named slots."""
+    """Return a guard tree that requires exactly these types in the first slots, and captures the slots with the numbers `captures`."""
     slots = range(max([len(types), *(slot + 1 for slot in captures)]))
     nodes = [(_runtime.ACCESSORS["root"], 0, None), *((_runtime.ACCESSORS["local"], 0, slot) for slot in slots)]
     leaves = [(slot + 1, _runtime.LEAVES["type_is"], cls) for slot, cls in enumerate(types)]
@@ -54,7 +54,7 @@ def entry(
 def compiled(
     body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0
 ) -> Callable[[FunctionType], CompiledFunction]:
-    """A decorator: the function's calls run `body`."""
+    """Return a decorator that makes a compiled function, whose calls run `body`."""
     return lambda function: CompiledFunction(function, lambda f, arguments: entry(f, body, types, captures, n_inputs))
 
 
@@ -63,11 +63,11 @@ def never(function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
 
 
 class Token:
-    """Something that can be weakly referenced."""
+    """An object that can be weakly referenced."""
 
 
 def recursive_compiled(locals_needed: int = 0) -> CompiledFunction:
-    """A function that finds itself in its default argument; its compiled code uses that many more local variables."""
+    """Return a compiled function that calls itself by its default argument, with code that has `locals_needed` more local variables."""
 
     def f(n, self=[]):
         raise AssertionError("not compiled")

@@ -41,7 +41,7 @@ def outcome(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def story(call: Callable[..., Any], kind: type[State] = State) -> list[Any]:
-    """Three calls, whose results are differentiated."""
+    """Return the results of three calls and their backward passes, with the state after each."""
     state, told = kind(), []
     for seed in range(3):
         torch.manual_seed(seed)
@@ -53,7 +53,7 @@ def story(call: Callable[..., Any], kind: type[State] = State) -> list[Any]:
 
 
 def does_as_eager(fn: Callable[..., Any], backend: str, kind: type[State] = State) -> dict[str, Any]:
-    """Compare the stories of compiled and eager; returns the statistics."""
+    """Assert that the stories of a compiled function and of eager are equal; return the statistics."""
     framejit.reset()
     Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
     return framejit.statistics()

@@ -88,7 +88,7 @@ WORDS = ("key", "default", "reverse", "start", "initial", "r", "n", "repeat", "m
 
 
 def receivers(owner: type) -> list[Callable[[], Any]]:
-    """Makers of the values that have methods of this class."""
+    """Return the makers of values that are instances of this class, whose methods they can receive."""
     return [make for make in VALUES if isinstance(make(), owner)]
 
 
@@ -99,7 +99,7 @@ def module_of(real: Any) -> str:
 
 
 def owner_of(real: Any) -> type | None:
-    """The class that a method belongs to."""
+    """Return the class that a method belongs to; None for a function."""
     found = getattr(real, "__objclass__", None)
     if found is None and isinstance(getattr(real, "__self__", None), type):
         found = real.__self__
@@ -113,7 +113,7 @@ def name_of(real: Any) -> str:
 
 
 def known_functions() -> dict[str, Any]:
-    """All functions to call, by name."""
+    """Return all functions to call, by name."""
     found = [meaning.callable for meaning in registry.MEANINGS.values() if meaning.setter is None and meaning.rule is None]
     for cls in registry.PURE_TYPES:
         found += [each for each in vars(cls).values() if isinstance(each, (types.MethodDescriptorType, types.WrapperDescriptorType))]
@@ -125,7 +125,7 @@ def known_functions() -> dict[str, Any]:
 
 
 def calls_of(real: Any, count: int, seed: int) -> list[tuple[list[Callable[[], Any]], dict[str, Callable[[], Any]]]]:
-    """Arguments for this many calls of a function, as makers."""
+    """Return makers of random positional and keyword arguments for `count` calls of a function."""
     draw = random.Random(f"{seed} {name_of(real)}")
     owner = owner_of(real)
     own = receivers(owner) if isinstance(owner, type) and not isinstance(real, types.BuiltinFunctionType) else []
@@ -171,7 +171,7 @@ def portrait(value: Any, depth: int = 0) -> Any:
 
 
 def attempt(function: Any, args: Any, named: Any) -> Any:
-    """The program: one call, what is seen of its error, and the first items of an iterator that it returns."""
+    """Call a function. Return its result, the exception's type, text and arguments, or the first items if the result is an iterator."""
     try:
         result = function(*args, **named)
     except Exception as error:
@@ -190,5 +190,5 @@ def attempt(function: Any, args: Any, named: Any) -> Any:
 
 
 def shown(args: Any, named: Any) -> str:
-    """The arguments as text, for messages."""
+    """Return the arguments as text, for messages."""
     return ", ".join([f"{make()!r:.60}" for make in args] + [f"{name}={make()!r:.60}" for name, make in named.items()])

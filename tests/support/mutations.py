@@ -1,7 +1,7 @@
 """Kinds of changes that a program can make while it computes a number: to generators, iterators, containers, attributes, tensors, states of random numbers.
 
-Each makes something in the traced call, and returns a function that changes it and returns a number, and a function that describes its current state.
-`given` comes from outside.
+Each kind makes an object in the traced call. It returns a function that changes the object and returns a number, and one that describes its state.
+The argument `given` is an object from outside of the traced call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REGISTRY: list[float] = []
 
 
 class Box:
-    """Has attributes."""
+    """An object that any attribute can be set on."""
 
 
 class Slots:

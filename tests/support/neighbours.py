@@ -63,7 +63,7 @@ class Surroundings:
 
     @staticmethod
     def is_entered(value: Any) -> bool:
-        """Classes, functions and modules only if they are the tests' own, or made up: those of libraries are shared by everybody."""
+        """Return whether the walk enters a value. Classes, functions and modules of libraries are left out, for the whole process shares them."""
         if isinstance(value, types.ModuleType):
             return vars(value).get("__spec__") is None
         if isinstance(value, (type, types.FunctionType)):
@@ -94,7 +94,7 @@ class Surroundings:
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """An object's dict, bypassing `__getattribute__`. Empty if there is none."""
+    """Return an object's dict, bypassing `__getattribute__`; an empty one if the object has none."""
     try:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -196,7 +196,7 @@ def values(around: Surroundings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def bare_torch() -> Iterator[None]:
-    """Inside the block, the modes that the scenario has set are off."""
+    """Inside the block, torch's modes that the scenario has set are off."""
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.no_grad():
         yield
 

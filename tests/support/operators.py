@@ -1,4 +1,4 @@
-"""Operators of torch that take functions, compared with what they mean in plain Python."""
+"""Comparison of torch's operators that take functions with implementations of them in plain Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKENDS = ("eager", "aot_eager")
 
 
 def gradients(result: Any, args: Iterable[torch.Tensor]) -> list[Any]:
-    """The gradients of a result's sum, for each of the arguments that has one."""
+    """Differentiate the sum of a result; return the gradients of the arguments, None for those that have none."""
     roots = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if roots:
         sum(root.sum() for root in roots).backward()  # type: ignore[union-attr]
@@ -23,7 +23,7 @@ def gradients(result: Any, args: Iterable[torch.Tensor]) -> list[Any]:
 
 
 def copied(args: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Leaves like the arguments."""
+    """Return copies of the arguments that are leaves, and require gradients if these do."""
     return [arg.detach().clone().requires_grad_(arg.requires_grad) for arg in args]
 
 
@@ -38,7 +38,7 @@ def compare(
 ) -> None:
     """Compare `program(operator, *args)` compiled with `program(meaning, *args)` uncompiled: results, gradients, arguments, random numbers.
 
-    `graphs`: the number of graphs, without breaks; None: neither is checked. `exact`: equal to the last bit, which sums in another order are not.
+    `graphs`: the expected number of graphs, without any break; None if neither is checked. `exact`: tensors must be equal to the last bit.
     """
     framejit.reset()
     compiled = framejit.compile(lambda *args: program(operator, *args), backend=backend)
@@ -64,7 +64,7 @@ def compare(
 
 
 def compare_refused(program: Callable[..., Any], operator: Any, calls: Callable[[], tuple[torch.Tensor, ...]]) -> None:
-    """Compare `program(operator, *calls())` compiled, where calling the operator is a break, with eager: the same result, or an error of the same class."""
+    """Compare `program(operator, *calls())` compiled with eager: the same result, or an error of the same class. The operator's call is a break."""
     framejit.reset()
     told: list[Any] = []
     for call in (framejit.compile(lambda *args: program(operator, *args), backend="eager"), lambda *args: program(operator, *args)):

@@ -1,4 +1,4 @@
-"""Pages of the documentation, their blocks of code, and what running them prints."""
+"""Pages of the documentation: their blocks of code, and the output of running these."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Example:
 
 
 def examples(page: str) -> list[Example]:
-    """The Python blocks of a page that can run here. A block ```` ```python notest ```` can't; it shows code that needs a GPU, for example."""
+    """Return the Python blocks of a page that can run here. A block ```` ```python notest ```` can't; it shows code that needs a GPU, for example."""
     blocks = list(BLOCK.finditer(page))
     found = []
     for block, after in zip(blocks, [*blocks[1:], None]):

@@ -11,7 +11,7 @@ import torch
 
 
 def portrait(*roots: Any) -> list[Any]:
-    """One row for each distinct object reachable from `roots`; mutable and identity-bearing objects are named by order of discovery."""
+    """Return a row for each distinct object reachable from `roots`. Objects that have an identity are named by their order of discovery."""
     numbers: dict[int, int] = {}
     keep: list[Any] = []
     rows: list[Any] = []

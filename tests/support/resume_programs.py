@@ -20,7 +20,7 @@ def vector() -> torch.Tensor:
 
 
 def case(*make: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a program; `make`: what makes its arguments, or the arguments themselves; by default one tensor."""
+    """Return a decorator that registers a program. `make`: functions that make its arguments, or the arguments; by default it has one tensor."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         def arguments() -> tuple[Any, ...]:
@@ -33,7 +33,7 @@ def case(*make: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 class Opaque:
-    """Attributes, items and operators that tracing can't see through: they print."""
+    """An object whose attributes, items and operators can't be traced, because they print."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

@@ -17,7 +17,7 @@ import framejit
 
 @framejit.disable
 def stack_of():
-    """The frames of this file that the caller is in, with their lines."""
+    """Return the names and current lines of the frames on the stack that run code of this file."""
     frames, frame = [], sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == __file__:
@@ -363,7 +363,7 @@ def descriptors(x):
 
 
 class Callable:
-    """Its `__call__` is found by a descriptor of the program's."""
+    """An object whose `__call__` is looked up by a descriptor of the program's."""
 
     class Finder:
         def __get__(self, obj, cls):

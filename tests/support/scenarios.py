@@ -32,7 +32,7 @@ from framejit._runtime import CompiledFunction
 
 @dataclass(frozen=True)
 class Start:
-    """The callable and its arguments. traced: it has to be compiled, rather than to run uncompiled."""
+    """The callable of a scenario and its first arguments. traced: whether it must be compiled, or run uncompiled; None if either is right."""
 
     target: Any
     args: tuple[Any, ...]
@@ -51,22 +51,22 @@ class Step:
     drops: bool = False
 
     def of(self, *args: Any, **kwargs: Any) -> Step:
-        """This step with other arguments."""
+        """Return a step that also passes other arguments from then on."""
         return dataclasses.replace(self, args=args, kwargs=kwargs)
 
 
 def start(target: Any, *args: Any, **kwargs: Any) -> Start:
-    """The first step of a scenario."""
+    """Return the first step of a scenario, whose program must be compiled."""
     return Start(target, args, kwargs, True)
 
 
 def start_as_written(target: Any, *args: Any, **kwargs: Any) -> Start:
-    """The first step of a scenario whose program isn't traced yet: what the fallback depends on is guarded all the same."""
+    """Return the first step of a scenario whose program runs uncompiled: the reasons for that are guarded all the same."""
     return Start(target, args, kwargs, False)
 
 
 def start_any(target: Any, *args: Any, **kwargs: Any) -> Start:
-    """The first step of a scenario whose program may be traced or not."""
+    """Return the first step of a scenario whose program may be compiled or not."""
     return Start(target, args, kwargs, None)
 
 
@@ -78,7 +78,7 @@ SAME = Step(False, False)
 AFRESH = Step(True, True, drops=True)
 """As NEW, but everything compiled before is thrown away."""
 EITHER = Step(None, None)
-"""Whether it compiles is open; the result is not."""
+"""The call may compile or not, and may have another result than before."""
 OTHER = Step(False, True)
 """Another result, from the same compiled code."""
 
@@ -87,7 +87,7 @@ UNDONE = "undone"
 
 
 def compiled_function(compiled: Any) -> CompiledFunction:
-    """The CompiledFunction that a call of the result of `framejit.compile` runs."""
+    """Return the CompiledFunction that is run when the result of `framejit.compile` is called."""
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
     return compiled if isinstance(compiled, CompiledFunction) else type(compiled).__call__
@@ -123,7 +123,7 @@ class Adding(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Scenario:
-    """One row of the change table. looks_at: the rules that would change what this program does read, and why it reads that."""
+    """One row of the change table. looks_at: rules that are left out since they would change values that this program reads, each with a reason."""
 
     program: Callable[[], Generator[Any, None, None]]
     kind: Kind
@@ -153,14 +153,14 @@ def each(scenarios: list[Scenario]) -> pytest.MarkDecorator:
 
 
 def play(row: Scenario, backend: str = "eager") -> None:
-    """Run a scenario to its end. The compiled call comes first: what it wrongly keeps would otherwise be hidden by eager's."""
+    """Run a scenario to its end, and assert that something next to the observed value has been changed."""
     with contextlib.closing(row.program()) as steps:
         changed = follow(row, steps, backend)
     assert changed, f"nothing beside what {row.name} looks at has been changed: {row.kind.beside.value}"
 
 
 def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
-    """Run and check step after step. Returns whether anything next to the observed value has been changed."""
+    """Check each step; return whether anything next to the observed value changed. Compiled calls come first: eager's could hide their errors."""
     first = next(steps)
     args, kwargs = first.args, first.kwargs
     compiled = framejit.compile(first.target, backend=backend, dynamic=False)
@@ -197,7 +197,7 @@ def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
 
 
 def change_beside(rule: Callable[[], Iterator[None]], beside: Beside, compiled: Any, target: Any, args: Any, kwargs: Any, where: str) -> bool:
-    """Change what a rule finds, and change it back. Returns whether it has found anything."""
+    """Make a rule's changes and undo them: no call may compile. Return whether the rule has found anything to change."""
     count = compilations()
     found = False
     with contextlib.closing(rule()) as changes:

@@ -22,7 +22,7 @@ def tokens(batch: int, length: int) -> torch.Tensor:
 
 
 def padding(batch: int, length: int) -> torch.Tensor:
-    """All ones, except at the end of the last row."""
+    """Return a mask of ones, with padding at the end of the last row."""
     mask = torch.ones(batch, length, dtype=torch.int64)
     mask[-1, length - length // 4 :] = 0
     return mask

@@ -18,7 +18,7 @@ NUMBERS = (3, 4, 7, -5, 0, 1, 2, 100, -1, 12)
 
 @dataclass(frozen=True)
 class ShapeProgram:
-    """`function(*make(first, second))` for each pair of sizes."""
+    """A function with its arguments for each pair of sizes: the call is `function(*make(first, second))`."""
 
     name: str
     function: Callable[..., Any]

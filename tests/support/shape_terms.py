@@ -55,7 +55,7 @@ OF_INTEGERS: dict[str, tuple[Any, Callable[[int, int], Any]]] = {
     "or": (shape.BitwiseFn_bitwise_or(s, 5), lambda s, t: s | 5),
     "exclusive or": (shape.BitwiseFn_bitwise_xor(s, -3), lambda s, t: s ^ -3),
 }
-"""Expressions over the integers s and t that are translated exactly, and what they are in Python."""
+"""Expressions over the integers s and t that are translated exactly, each with a function that computes the same in Python."""
 OF_NONNEGATIVE: dict[str, tuple[Any, Callable[[int, int], Any]]] = {
     "modular indexing": (shape.ModularIndexing(s, 3, t), lambda s, t: s // 3 % t),
     "modular indexing by symbol": (shape.ModularIndexing(s, t, 4), lambda s, t: s // t % 4),
@@ -108,7 +108,7 @@ class Exact:
         self._defined = z3.And(*self._term.defined, CONTEXT)
 
     def __call__(self, **values: int) -> Fraction | None:
-        """The value, or None if Python computes nothing."""
+        """Return the value; None where the expression is undefined, as in a division by zero."""
         symbols = self._translation.symbols
         pairs = [(symbols[name].value, self._translation.integer(value)) for name, value in values.items() if name in symbols]
         defined = z3.simplify(z3.substitute(self._defined, *pairs))
@@ -120,7 +120,7 @@ class Exact:
 
 
 def disagreements(expression: Any, python: Callable[..., Any], values: Iterator[tuple[int, int]]) -> list[Any]:
-    """Values of s and t for which z3, Python, and what is said to be Python's value differ."""
+    """Return values of s and t for which the results of z3, of Python and of `value_of` differ, with these results."""
     found, exact_value = [], Exact(expression)
     for a, b in values:
         expected = computed(python, a, b)

@@ -27,7 +27,7 @@ def told(error: BaseException | None, depth: int = 0) -> list[Any]:
 
 
 def story(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The result or the exception of a call, what it printed, and its arguments afterwards."""
+    """Return a call's result, its exception, its printed output, and its arguments afterwards."""
     out = io.StringIO()
     torch.manual_seed(0)
     result, error = None, None
@@ -40,7 +40,7 @@ def story(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def same_story(fn: Callable[..., Any], args: tuple[Any, ...], calls: int = 3) -> dict[str, Any]:
-    """Compare `calls` calls with eager's; returns what the compiled ones add to the statistics."""
+    """Assert that `calls` compiled calls have the same stories as eager ones; return the statistics of the compiled ones."""
     framejit.reset()
     compiled = framejit.compile(fn, backend="eager")
     for _ in range(calls):

@@ -20,13 +20,13 @@ def seed(number: int) -> None:
 
 
 def streams() -> list[Any]:
-    """The current state of each stream."""
+    """Return the current states of the random streams."""
     name, keys, *rest = np.random.get_state()
     return [torch.get_rng_state().clone(), random.getstate(), name, keys.tobytes(), *rest]
 
 
 def picture(value: Any) -> Any:
-    """A value as it is now, even if it is changed later."""
+    """Return a copy of a value's current state, which later changes of the value leave alone."""
     if isinstance(value, torch.Tensor):
         grad = value.grad if value.is_leaf else None
         return value.detach().clone(memory_format=torch.contiguous_format), value.requires_grad, None if grad is None else grad.clone()
@@ -63,7 +63,7 @@ def story(make: Callable[[], Any], call: Callable[[Any], Any], calls: int = 3) -
 
 
 def does_as_eager(make: Callable[[], Any], program: Callable[[Any], Any], backend: str, calls: int = 3) -> dict[str, Any]:
-    """Compare compiled with eager, bit for bit; returns the statistics."""
+    """Assert that compiled calls have the same story as eager ones, bit for bit; return the statistics."""
     framejit.reset()
     expected = story(make, program, calls)
     Comparison().same(story(make, framejit.compile(program, backend=backend), calls), expected)

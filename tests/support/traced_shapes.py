@@ -64,7 +64,7 @@ class TracedShapes:
 
 
 def traced(name: str) -> TracedShapes:
-    """A program run with every size of its tensors a symbol."""
+    """Run a program on fake tensors, each of whose sizes is a symbol; return the guards and decisions."""
     program, inputs = PROGRAMS[name]
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env)

@@ -1,4 +1,4 @@
-"""Transcripts in Markdown, which can be replayed: pages that hold programs, commands and what these printed.
+"""Transcripts in Markdown, which can be replayed: pages that hold programs, commands and the commands' output.
 
 A ```python block is the file that is named, as `name.py`, in the paragraph before it. A ```console block holds commands, each after `$ `, and under each
 what it prints (stdout and stderr). Files and commands come in the order of the page, in a folder of its own.
@@ -34,7 +34,7 @@ VARYING = [
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page. `printed`: what the page says of it, from `start` to `end` in the page's text."""
+    """A command of a page. `printed`: the output that the page shows for it, which is the page's text from `start` to `end`."""
 
     line: str
     printed: str
@@ -43,7 +43,7 @@ class Command:
 
 
 def steps(page: str) -> Iterator[tuple[str, str] | Command]:
-    """The files (name and content) and commands of a page, in order."""
+    """Yield the files (name and content) and commands of a page, in order."""
     for block in BLOCK.finditer(page):
         kind, text = block.groups()
         if kind == "python":
@@ -73,7 +73,7 @@ def run(command: str, folder: Path) -> str:
 
 
 def shown(text: str, folder: Path) -> str:
-    """Printed text with the paths of this machine shortened."""
+    """Return printed text with the paths of this machine shortened."""
     text = re.sub(rf"{re.escape(str(folder / 'inductor'))}/[\w/]+", ".../inductor/generated", text)
     text = text.replace(f"{folder}/", "")
     text = re.sub(rf"(?:{PACKAGES}|{STANDARD_LIBRARY})(?=/)", "...", text)
@@ -89,7 +89,7 @@ def matches(expected: str, printed: str) -> bool:
 
 
 def play(page: str, folder: Path) -> str:
-    """The page with the current output of each command that prints something different from what the page says."""
+    """Run a page's commands; return the page, with new output where a command prints something else than the page shows."""
     pieces, written = [], 0
     for step in steps(page):
         if isinstance(step, Command):

@@ -50,7 +50,7 @@ ONLY_GROWS = ("_constants", "_lines", "_frames", "_wrapped")
 
 
 def fields(obj: Any) -> dict[str, Any]:
-    """The fields of an object, slots included."""
+    """Return the fields of an object that undoing must restore, slots included."""
     found = dict(getattr(obj, "__dict__", {}))
     for cls in type(obj).__mro__:
         for name, member in vars(cls).items():
@@ -64,7 +64,7 @@ def fields(obj: Any) -> dict[str, Any]:
 
 
 class Portrait:
-    """The state of a trace as rows that can be compared; what they name by `id` is kept alive."""
+    """The state of a trace as rows that can be compared. Objects whose `id` is in a row are kept alive."""
 
     def __init__(self, vm: Any) -> None:
         self.rows: dict[Any, Any] = {}
@@ -87,7 +87,7 @@ class Portrait:
             self.rows[id(obj)] = {name: id(value) if name == "value" else self.shape(value) for name, value in fields(obj).items()}
 
     def shape(self, value: Any) -> Any:
-        """A value as it stands in a row."""
+        """Return a value in the form that it has in a row: ids for objects, lists for containers."""
         if isinstance(value, OWN):
             if type(value) is LazyObject and value.real is None and id(value) not in self.rows:
                 self.rows[id(value)] = {"real": None}  # nothing has been read
@@ -143,7 +143,7 @@ def executed_by(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Ite
 
 @contextlib.contextmanager
 def undoing(rate: float, seed: object, deep: float = 1.0) -> Iterator[list[str]]:
-    """Inside the block, traces undo and repeat this part of their instructions; a part `deep` of these compares the whole state.
+    """Inside the block, traces undo and repeat instructions at random, with probability `rate`; with probability `deep` the whole state is compared.
 
     Yields a list of the undone operations, which grows as they are undone.
     """
