@@ -1,4 +1,4 @@
-"""Settings of every test run: internal errors raise, a crash of native code prints where Python was, and no test leaves the hook up."""
+"""Settings of every test run: internal errors raise, a crash of native code prints Python's stack, and no test may leave framejit's hook installed."""
 
 import faulthandler
 import gc
@@ -54,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def own_evaluator() -> Iterator[None]:
-    """CPython runs frames itself in this test, whatever hook an earlier test has left installed."""
+    """CPython runs frames itself in a test with this fixture, even if an earlier test has left torch's hook installed."""
     with cpythons_evaluator():
         yield
 
@@ -83,7 +83,7 @@ def runs_with_both(request: pytest.FixtureRequest, name: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The backend that 'eager' stands for in this test; a test that is about the backend 'eager' itself is marked `only_eager`."""
+    """Return the backend that 'eager' stands for in this test. A test that is about the backend 'eager' itself is marked `only_eager`."""
     name = getattr(request, "param", None) or request.config.getoption("--backend") or "eager"
     if name != "eager":
         reason = request.node.get_closest_marker("only_eager")
@@ -97,20 +97,20 @@ def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def lenient() -> Iterator[None]:
-    """Not strict: what fails inside framejit runs uncompiled, with a warning."""
+    """Without strict mode: if framejit fails inside, the function runs uncompiled, with a warning."""
     with framejit_config.replace(strict=False):
         yield
 
 
 @pytest.fixture
 def warnings_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
-    """Gives the warnings that framejit has logged so far."""
+    """Yield a function that returns the warnings that framejit has logged so far."""
     with caplog.at_level(logging.WARNING, logger="framejit"):
         yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("framejit")]
 
 
 class Rendering(logging.Handler):
-    """Makes the text of every record, and shows it nowhere. What that raises is raised where the record is made."""
+    """A handler that makes the text of every log record, and shows it nowhere. Errors in making the text are raised by the call that logs."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         self.format(record)
@@ -119,7 +119,7 @@ class Rendering(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def every_log_is_on(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With `--all-logs`, all that can be logged and explained of what a test compiles is made; it shows nowhere, and changes nothing."""
+    """With `--all-logs`, make all log records and explanations of a test's compilations. They are shown nowhere, and must change nothing."""
     if not request.config.getoption("--all-logs") or LOOK_AT_LOGS.intersection(request.fixturenames):
         yield
         return
@@ -139,7 +139,7 @@ def every_log_is_on(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
-    """The instructions that `--undo` has taken back in this test."""
+    """Yield the list of instructions that `--undo` has undone in this test; None without the option."""
     seed = request.config.getoption("--undo")
     if seed is None:
         yield None
@@ -152,7 +152,7 @@ def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
 
 @pytest.fixture(autouse=True)
 def copies_are_compared(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
-    """The modules whose calls were copied in this test, and also traced, with `--copies`."""
+    """Yield the list of modules whose calls were both copied and traced in this test, with `--copies`; None without the option."""
     if not request.config.getoption("--copies"):
         yield None
         return
