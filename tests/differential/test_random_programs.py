@@ -226,16 +226,16 @@ def portable(value: Any, seen: dict[int, Any] | None = None) -> Any:
 @profile(100)
 @given(programs(), st.lists(values, min_size=2, max_size=3))
 def test_random_programs_agree_with_eager(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]]) -> None:
-    agrees(tmp_path_factory, source, calls, "eager")
+    assert_agrees(tmp_path_factory, source, calls, "eager")
 
 
 @profile(40)
 @given(programs(), st.lists(values, min_size=2, max_size=3))
 def test_random_programs_agree_with_aot_eager(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]]) -> None:
-    agrees(tmp_path_factory, source, calls, "aot_eager")
+    assert_agrees(tmp_path_factory, source, calls, "aot_eager")
 
 
-def agrees(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]], backend: str) -> None:
+def assert_agrees(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]], backend: str) -> None:
     """Assert that a random program does the same compiled with this backend as it does eagerly."""
     note(source.removeprefix(PRELUDE))
     path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"

@@ -729,7 +729,7 @@ def test_hooks_of_autograd():
         assert torch.equal(compiled(x), f(x))
 
 
-def test_inductor_backward_in_a_region():
+def test_a_backward_pass_in_a_region():
     """Functions that run inside the backend, to compile and run the backward pass, aren't compiled by framejit themselves."""
     weight = torch.ones(4, requires_grad=True)
 

@@ -47,6 +47,5 @@ def same_story(fn: Callable[..., Any], args: tuple[Any, ...], calls: int = 3) ->
         left, right = copy.deepcopy(args), copy.deepcopy(args)
         expected, got = story(fn, left), story(compiled, right)
         assert (expected[1], expected[2]) == (got[1], got[2])
-        assert expected[1] == got[1]
         Comparison().same((expected[0], expected[3]), (got[0], got[3]))
     return framejit.statistics()

@@ -504,7 +504,7 @@ def test_a_function_that_the_hooks_call_is_replaced(backend: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_function_is_replaced_inside(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_is_replaced_inside(backend: str) -> None:
     """The program replaces a function that the hooks call, and puts it back. While the graph runs, the global itself still holds the old function."""
 
     def program(w):
