@@ -159,3 +159,32 @@ class StorageAliasing(Relation):
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class LiesInBase(Relation):
+    """The tensor at `source` is no view, or has the memory of its base, to which `base` leads: `.data` of neither has been replaced since."""
+
+    base: Source
+    leaf: ClassVar[str] = "lies_in_base"
+    cost: ClassVar[int] = 5
+    advice: ClassVar[str | None] = "don't assign to .data of a tensor while there are views of it that compiled code writes to"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.source, self.base
+
+    def check(self, value: Any, call: Call) -> bool:
+        base, own = self.base.fetch(call), storage_and_offset(value)
+        if base is None or own is None:
+            return own is not None
+        whole = storage_and_offset(base)
+        return whole is not None and whole[0] == own[0]
+
+    def expected(self) -> str:
+        return "has the memory of the tensor that it is a view of"
+
+    def found(self, value: Any, call: Call) -> str:
+        return "a view that has other memory than its base"
+
+    def key(self) -> Any:
+        return id(self.base)

@@ -410,6 +410,22 @@ static bool storages_match(const Relation &relation, const std::vector<PyObject 
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
 
+/* The storage of a tensor; NULL if it has none, and of what is no tensor. */
+static const c10::StorageImpl *storage_of(PyObject *value) {
+    if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return nullptr;
+    const Reader &tensor = read(value);
+    return tensor.has_custom_sizes() || !tensor.has_storage() ? nullptr : tensor.unsafe_storage().unsafeGetStorageImpl();
+}
+
+/* The first value is a tensor whose `_base`, the second, is None or has its storage. */
+static bool lies_in_base(const Relation &relation, const std::vector<PyObject *> &values) {
+    const c10::StorageImpl *storage = storage_of(values[relation.nodes[0]]);
+    PyObject *base = values[relation.nodes[1]];
+    return storage != nullptr && (base == Py_None || storage_of(base) == storage);
+}
+
+static const Registered<RelationKind> in_base({.name = "lies_in_base", .holds = lies_in_base, .nodes = 2});
+
 int dtype_number(PyObject *dtype) {
     if (!Py_IS_TYPE(dtype, dtype_type)) {
         PyErr_Format(PyExc_TypeError, "a torch.dtype is needed, not %.100s", Py_TYPE(dtype)->tp_name);

@@ -429,6 +429,7 @@ class GraphBuilder(TraceState):
         self.unbacked.finish()
         inputs = self.inputs.used()
         self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
+        self.inputs.guard_bases(inputs, outputs)
         if debug:
             graph.lint()
         make_spellable(graph, self.is_one_autograd_node)

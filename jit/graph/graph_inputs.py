@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +19,9 @@ from framejit.graph.shapes import Shapes
 from framejit.graph.trace_state import TraceState
 from framejit.graph.unbacked import Unbacked
 from framejit.guards.kinds import TensorMatch
-from framejit.guards.relations import Same, StorageAliasing
+from framejit.guards.relations import LiesInBase, Same, StorageAliasing
 from framejit.guards.source import MISSING, Source
+from framejit.guards.tensor_source import TensorAttribute
 from framejit.guards.tensor_spec import (
     TensorSpec,
     aliasing_among,
@@ -88,8 +90,7 @@ class GraphInputs:
     def _refusal(self, kind: TensorKind, tensor: torch.Tensor) -> breaks.Break | None:
         """The reason why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
         reason = kind.refusal(tensor)
-        is_dense = tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
-        if reason is None and is_dense and self.state.is_one_autograd_node and lies_elsewhere(tensor):
+        if reason is None and is_dense(tensor) and self.state.is_one_autograd_node and lies_elsewhere(tensor):
             return breaks.UnsupportedValue("a view that has other data than its base, since one of them has been given that")
         return reason
 
@@ -208,11 +209,23 @@ class GraphInputs:
             self._reject_overlaps(inputs, [described.node in mutated for described in inputs])
         self.state.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
 
+    def guard_bases(self, inputs: list[GraphInput], results: Sequence[fx.Node]) -> None:
+        """Guard views from outside of which results are views to lie in their bases: AOTAutograd makes such a result again from the base."""
+        if not self.state.is_one_autograd_node:
+            return
+        made = [node.meta.get("example_value") for node in results if node.op != "placeholder"]
+        memory = storages([fake for fake in made if isinstance(fake, torch.Tensor)])
+        for described in inputs if memory else ():
+            is_view = described.is_tensor and not described.is_state and is_dense(described.value) and described.value._is_view()
+            if is_view and not memory.isdisjoint(storages([described.node.meta["example_value"]])):
+                self.state.vm.relate(LiesInBase, described.source, described.source.child(TensorAttribute, "_base"))
+
     def _reject_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
         """Break for changes of tensors that AOTAutograd makes nothing right of. What is no view of a tensor is put together with others by `set_`, which
-        torch can't do with memory of a symbolic size.
+        torch can't do with memory of a symbolic size. Views are made again from their base, and guarded to lie in it.
         """
         tensors = [described.value for described in inputs]
+        sources = {id(described.value): described.source for described in inputs}
         of_any_size = {id(described.value) for described in inputs if has_symbolic_sizes(described.node.meta["example_value"])}
         with torch._C.DisableTorchFunction():
             if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):
@@ -222,10 +235,17 @@ class GraphInputs:
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base or dtype"))
                 if together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose size varies, and that has the memory of another one"))
+                for source in [sources[id(tensor)] for tensor in together]:
+                    self.state.vm.relate(LiesInBase, source, source.child(TensorAttribute, "_base"))
 
     def _parts(self, described: GraphInput) -> list[GraphInput]:
         """The inputs in whose memory the data of one is."""
         return described.symbolic.inputs_with_data(described, self.known) if isinstance(described.symbolic, PartsContext) else [described]
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is a plain one, with its data in its own memory."""
+    return tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
 
 
 def has_symbolic_sizes(fake: torch.Tensor) -> bool:

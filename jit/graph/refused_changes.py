@@ -49,6 +49,25 @@ def is_computed(described: GraphInput) -> bool:
 
 
 @rule(Phase.CHECK_CHANGE)
+def reject_unrecorded_change(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at a change that autograd doesn't record (`x.data.mul_(2)`, `x.detach().add_(1)`) of a tensor from outside that has a record: where
+    gradients are recorded, AOTAutograd copies the new data into the tensor after the graph, and this copy would be its record. Leaves it copies to otherwise.
+    """
+    if not state.is_one_autograd_node or not torch.is_grad_enabled():
+        return
+    memory = storages([fake for fake in operation.changed() if not fake.requires_grad and fake.layout is torch.strided])
+    for described in state.known_inputs.values() if memory else ():
+        if has_record(described) and not memory.isdisjoint(storages([described.node.meta["example_value"]])):
+            what = "memory of a tensor from outside that autograd has a record of, which isn't to see the change"
+            state.vm.unsupported(breaks.MutatedInputUnsupported(what))
+
+
+def has_record(described: GraphInput) -> bool:
+    """Return whether an input was computed from a tensor that requires a gradient."""
+    return described.is_tensor and not described.is_state and described.value.requires_grad and not described.value.is_leaf
+
+
+@rule(Phase.CHECK_CHANGE)
 def reject_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of a tensor of a subclass from outside. In the graph it is a view, and autograd takes the history of a changed view from
     its base, which may have no record of a gradient.

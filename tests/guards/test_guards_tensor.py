@@ -14,7 +14,7 @@ from guarding import HERE, agrees, call_of, frame_function, matched, one, slot
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard, with_setting
 from framejit.guards.kinds import Equals, IsMissing, TensorMatch, TypeIs
-from framejit.guards.relations import Distinct, Element, Same, StorageAliasing
+from framejit.guards.relations import Distinct, Element, LiesInBase, Same, StorageAliasing
 from framejit.guards.source import (
     MISSING,
     CAttr,
@@ -163,6 +163,22 @@ def test_storage_aliasing() -> None:
     assert not agrees(built, base[:5], base[5:], base)
     assert not agrees(built, base[:5], base[5:], 3)
     assert not agrees(built, base[:5], base[5:], MISSING)
+
+
+def test_a_view_lies_in_its_base() -> None:
+    source = slot(Root())
+    built = build([LiesInBase(source, HERE, source.child(TensorAttribute, "_base"))], [], [])
+    base = torch.zeros(10)
+    view, parameter = base[2:], torch.nn.Parameter(torch.zeros(3))
+    assert all(agrees(built, tensor) for tensor in (base, view, view[1:], parameter, parameter[1:], torch.zeros(0)))
+    assert not agrees(built, 3) and not agrees(built, None) and not agrees(built, MISSING)
+    assert not agrees(built, torch.zeros(2).to_sparse())
+    base.data = torch.zeros(10)
+    assert agrees(built, base) and not agrees(built, view)
+    view.data = base[2:]
+    assert agrees(built, view)
+    view.data = base.clone()
+    assert not agrees(built, view)
 
 
 def test_storages_that_are_not_told_apart_are_none_of_the_others() -> None:

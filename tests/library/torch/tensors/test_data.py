@@ -249,3 +249,80 @@ def test_a_view_and_its_base_that_have_other_data_than_each_other(changed: str, 
     expected = outcomes(program)
     for one, other in zip(torch.utils._pytree.tree_leaves(outcomes(framejit.compile(program, backend=backend))), torch.utils._pytree.tree_leaves(expected)):
         assert torch.equal(one, other)
+
+
+def both_changed(one: torch.Tensor, other: torch.Tensor) -> Any:
+    one.add_(1)
+    other.mul_(2)
+    return one + other.sum()
+
+
+def one_changed(one: torch.Tensor, other: torch.Tensor) -> Any:
+    one.mul_(3)
+    return other + 1
+
+
+def views_returned(one: torch.Tensor, other: torch.Tensor) -> Any:
+    return one[1:], other.view(-1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("replaced", ["the base", "the view"])
+@pytest.mark.parametrize("program", [both_changed, one_changed, views_returned])
+def test_views_whose_base_is_given_other_data_between_calls(program: Any, replaced: str, backend: str) -> None:
+    """AOTAutograd made such views again from their base, which no longer had their data."""
+
+    def outcomes(run: Any) -> Any:
+        base = torch.arange(8.0)
+        views = base[1:5], base[2:6]
+        found = [run(*views)]
+        for _ in range(2):
+            tensor, size = (base, 8) if replaced == "the base" else (views[0], 4)
+            tensor.data = torch.full((size,), 7.0)
+            found += [run(*views), [each.clone() for each in (base, *views)]]
+        return found
+
+    expected = outcomes(program)
+    for one, other in zip(torch.utils._pytree.tree_leaves(outcomes(framejit.compile(program, backend=backend))), torch.utils._pytree.tree_leaves(expected)):
+        assert torch.equal(one, other)
+
+
+def test_views_of_other_bases_and_tensors_that_are_no_views_run_the_same_code() -> None:
+    compiled = framejit.compile(views_returned, backend="aot_eager")
+    before = framejit.statistics()["graphs"]
+    for base in (torch.arange(8.0), torch.arange(12.0)):
+        compiled(base[1:5], base[2:6])
+    compiled(torch.arange(4.0), torch.arange(4.0) + 1)
+    assert framejit.statistics()["graphs"] == before + 1
+
+
+def unrecorded_by_detach(x: torch.Tensor) -> Any:
+    part = x.detach()
+    part.add_(1)
+    return part * 1
+
+
+def unrecorded_by_data(x: torch.Tensor) -> Any:
+    x.data.mul_(2)
+    return x * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", [unrecorded_by_detach, unrecorded_by_data])
+@pytest.mark.parametrize("kind", ["a leaf", "computed", "a view of a leaf", "a view of a computed one"])
+def test_a_change_that_autograd_does_not_record_leaves_the_record_of_a_tensor(kind: str, program: Any, backend: str) -> None:
+    """AOTAutograd's copy of the new data became the tensor's record: gradients of what it was computed from were lost, or the copy raised."""
+
+    def outcomes(run: Any) -> Any:
+        leaf = torch.arange(8.0).requires_grad_()
+        x = leaf * 3 if "computed" in kind else leaf
+        x = x[2:6] if "view" in kind else x
+        result = run(x)
+        x.sum().backward()
+        return result, x.detach(), leaf.grad
+
+    compiled = framejit.compile(program, backend=backend)
+    for _ in range(2):
+        for one, other in zip(outcomes(compiled), outcomes(program), strict=True):
+            assert torch.equal(one, other)
+
