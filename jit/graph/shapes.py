@@ -262,6 +262,8 @@ class Shapes:
         """The symbolic result of an operation on symbolic and known numbers; None if it isn't what Python computes."""
         if operation == "**" and type(value) is int and type(parts[-1]) is SymInt:
             return None
+        if operation == "**" and type(value) is not int and is_known_negative(parts[0]):  # torch.SymFloat.__pow__ raises
+            return None
         if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
             return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
         is_of_float = type(parts[0]) in (float, SymFloat) if operation in NOT_AS_IN_SYMPY else operation in ("//", "%") and type(value) is float
@@ -509,6 +511,13 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
     if not any(operand.pending for operand in operands):
         return NumberObject(value)
     return DeferredNumber(operation, tuple(operands), value)
+
+
+def is_known_negative(number: Any) -> bool:
+    """Return whether a number is negative: in the call that is traced, if it is symbolic."""
+    if type(number) in (SymInt, SymFloat):
+        return number.node.has_hint() and bool(number.node.hint < 0)
+    return bool(number < 0)
 
 
 def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, dynamic: Dynamic, unbacked: frozenset[int] = NONE

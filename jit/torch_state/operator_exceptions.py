@@ -42,6 +42,12 @@ TAKE_ONE_DTYPE = unstated(
     why="A schema says nothing about dtypes. Other products, such as `bmm` and `dot`, compare the dtypes of tensors without data too.",
     names="mm dsmm spmm addmm addmm_ mv addmv addmv_ matmul __matmul__ __rmatmul__ linear",
 )
+CHANGE_BY_ARITHMETIC = unstated(
+    "They write a number of the dtype to which their arguments are promoted into a tensor, whose dtype must be of that kind or above; tensors without data are "
+    "changed whatever their dtypes.",
+    why="A schema says nothing about dtypes. Other changes, such as `div_` and `pow_`, compare the dtypes of tensors without data too.",
+    names="add_ __iadd__ iadd sub_ subtract_ __isub__ isub mul_ multiply_ __imul__ imul addcmul_ addcdiv_",
+)
 GIVE_ELEMENTS = unstated(
     "Each element of the result is an element of the tensor.",
     why="A schema says whether a result has the memory of an argument, but not how its elements are read: `imag` and `view(dtype)` give others. "

@@ -361,6 +361,12 @@ def test_powers_that_may_fail_rest_on_their_numbers() -> None:
     assert agrees(lambda x, n: (x, (1 - n / 10.0) ** 0.9), [(n,) for n in (2, 3, 4, 10, 11)])["fallbacks"] == 0  # the last one is complex
 
 
+def test_powers_of_negative_numbers_with_negative_and_broken_exponents() -> None:
+    for power in (lambda x, n: (x, n**-1), lambda x, n: (x * n**-3, x), lambda x, n: (x, n**0.5), lambda x, n: (x, pow(-n, -2))):
+        agrees(power, [(n,) for n in (3, 5, -7, 2, -2, 1)])
+
+
+
 BINARY = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod, "divmod": divmod,
     "<<": lambda a, b: a << b % 7, ">>": lambda a, b: a >> b % 7, "&": operator.and_, "|": operator.or_, "**": lambda a, b: float(a) ** b,
