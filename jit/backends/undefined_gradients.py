@@ -67,7 +67,7 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
         else:
             references = references_to_inner(inputs, positions.indices.values())
             results = fn(*args)
-        node = aot_node(results[positions.result], ())[0]
+        node = origin_of(results[positions.result], ())[0]
         if node is not None:
             inner = {place: references[index] for place, index in positions.indices.items() if index in references}
             node.register_hook(drops(positions, weakref.ref(node), inner))
@@ -124,7 +124,9 @@ def is_aot_node(node: Any) -> bool:
 def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[int, frozenset[int]]) -> Positions | None:
     """The places at which the gradients go in and come out, after the first call; `edges`: the edges of the inputs' gradients. None if they can't be found."""
     outside = [edge.node for edge in edges if edge is not None]
-    given = {index: (node, place) for index, result in enumerate(results) for node, place in [aot_node(result, outside)] if node is not None}
+    origins = {index: (node, place) for index, result in enumerate(results) for node, place in [origin_of(result, outside)] if node is not None}
+    given = {index: origin for index, origin in origins.items() if not any(origin[0] is node for node in outside)}
+    views_of_inputs = origins.keys() - given.keys()  # their gradients don't pass AOTAutograd's node
     if len({id(node) for node, _ in given.values()}) != 1:
         return None
     result, (node, _) = next(iter(given.items()))
@@ -134,22 +136,19 @@ def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[
     for index, wanted in reached.items():
         edge = edges[index]
         place = None if edge is None else places.get((id(edge.node), edge.output_nr))
-        if place is not None and wanted <= given.keys():
-            needs[place] = frozenset(given[result][1] for result in wanted)
+        if place is not None and wanted - views_of_inputs <= given.keys():
+            needs[place] = frozenset(given[result][1] for result in wanted - views_of_inputs)
             indices[place] = index
     return Positions(result, frozenset(place for _, place in given.values()), needs, indices) if needs else None
 
 
-def aot_node(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
-    """AOTAutograd's node that has returned a result, or the base of which the result is a view, and the place of that among the node's results.
-
-    None if there is none, or if the result leads to one of the nodes `outside`, since it is then a view of an input.
+def origin_of(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
+    """The node of AOTAutograd's that has returned a result, or the base of which the result is a view, and the place of that among the node's results. If the
+    result leads to one of the nodes `outside` before, since it is a view of an input, that node. None if there is none.
     """
     node, place = (result.grad_fn, result.output_nr) if isinstance(result, torch.Tensor) else (None, 0)
     for _ in range(MOST_VIEWS):
-        if node is None or any(node is other for other in outside):
-            break
-        if is_aot_node(node):
+        if node is None or any(node is other for other in outside) or is_aot_node(node):
             return node, place
         if len(node.next_functions) != 1:
             break

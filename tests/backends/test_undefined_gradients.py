@@ -58,6 +58,13 @@ class ViewOfInput(Heads):
         return self.first(x), x.view(-1) * 1, self.second(x), x.view(-1)
 
 
+class ViewsBesideWhatIsComputed(Heads):
+    """The views of the input and of a parameter lead around AOTAutograd's node."""
+
+    def forward(self, x):
+        return self.first(x), x[1:], self.second(torch.ones(2)), self.second.weight[:, 1:].t()
+
+
 class Discriminator(Heads):
     def forward(self, x):
         fake = self.body(x)
@@ -106,7 +113,7 @@ def from_each(model, called):
     return found
 
 
-CLASSES = [Heads, DetachedHead, HeadUnderNoGrad, ViewsOfOneTensor, ChangedInPlace, ViewOfInput, Discriminator, Exits, Branches]
+CLASSES = [Heads, DetachedHead, HeadUnderNoGrad, ViewsOfOneTensor, ChangedInPlace, ViewOfInput, ViewsBesideWhatIsComputed, Discriminator, Exits, Branches]
 
 
 @pytest.mark.parametrize("cls", CLASSES)
