@@ -13,6 +13,7 @@ from torch._functorch.aot_autograd import aot_module_simplified
 from torch._higher_order_ops import effects
 
 from framejit.backends.changed_inputs import partition_with_copies
+from framejit.backends.contexts import keep_saved_tensors
 from framejit.backends.eager import compile_eager
 from framejit.backends.recompute import partition
 from framejit.backends.registry import Backend
@@ -32,10 +33,16 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
         gm,
         example_inputs,
         fw_compiler=compile_eager,
-        bw_compiler=compile_eager,
+        bw_compiler=compile_backward,
         partition_fn=functools.partial(partition_with_copies, partition),
         keep_inference_input_mutations=True,
     )
+
+
+def compile_backward(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The graph of a backward pass as it is. It may run several times."""
+    keep_saved_tensors()
+    return compile_eager(gm, example_inputs)
 
 
 BACKEND = Backend(

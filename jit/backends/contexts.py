@@ -154,3 +154,14 @@ def annotate(request: GraphRequest) -> None:
     gm._source_to_user_stacks = {}  # type: ignore[assignment]
     recompute.mark(gm)
     rewrite_for_aot_autograd(gm)
+
+
+def keep_saved_tensors() -> None:
+    """Make the backward pass of the graph that is being compiled preserve the tensors that the forward pass has saved for it, so that it can run twice.
+
+    Otherwise Inductor overwrites them (torch: "donated buffers"), unless the first backward pass is told to keep them (`retain_graph=True`). If a later one is,
+    torch raises, with other backends too; and if the code for it comes from Inductor's cache on disk, its gradients are wrong (torch 2.13).
+    """
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []

@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from framejit import config as framejit_config
 from framejit.backends import backward_passes, changed_inputs, memory
 from framejit.backends.calling import unbox
-from framejit.backends.contexts import share_memory
+from framejit.backends.contexts import keep_saved_tensors, share_memory
 from framejit.backends.ecosystem import compile_lock
 from framejit.backends.inductor_code import CompiledPart, CompiledParts, InputsOnly, note_maker
 from framejit.backends.inductor_patterns import patterns_that_leave
@@ -248,17 +248,6 @@ def inputs_only(gm: fx.GraphModule) -> InputsOnly | None:
 def gradients_left_out(backward: fx.GraphModule) -> tuple[int, ...]:
     """The inputs of a graph for which its backward pass computes no gradient."""
     return tuple(index for index, gradient in enumerate(backward.graph.output_node().args[0]) if gradient is None)
-
-
-def keep_saved_tensors() -> None:
-    """Make the backward pass of the graph that is being compiled preserve the tensors that the forward pass has saved for it, so that it can run twice.
-
-    Otherwise Inductor overwrites them (torch: "donated buffers"), unless the first backward pass is told to keep them (`retain_graph=True`). If a later one is,
-    torch raises; and if the code for it comes from Inductor's cache on disk, its gradients are wrong (torch 2.13).
-    """
-    context = torch._guards.TracingContext.try_get()
-    if context is not None and context.fw_metadata is not None:
-        context.fw_metadata.bw_donated_idxs = []
 
 
 def without_alpha(graph: fx.Graph) -> None:

@@ -99,6 +99,28 @@ def test_the_backward_pass_runs_twice() -> None:
     close(*gradients)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_backward_pass_that_first_ran_once_runs_twice(backend: str) -> None:
+    """As losses that the program alternates: torch compiles a backward pass whose first run needs not keep what it uses so that it can't."""
+
+    def heads(x: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+        hidden = (x @ weight).tanh()
+        return [hidden.square().mean(), (hidden * 3).exp().mean()]
+
+    compiled, outcomes = framejit.compile(heads, backend=backend), []
+    for run in (heads, compiled):
+        weight, found = torch.full((3, 3), 0.25, requires_grad=True), list[Any]()
+        for step in range(3):
+            first, second = run(torch.full((2, 3), 0.5), weight)
+            first.backward(retain_graph=step % 2 == 1)
+            if step % 2 == 1:
+                second.backward()
+            assert weight.grad is not None
+            found.append(weight.grad.clone())
+        outcomes.append(found)
+    close(*outcomes)
+
+
 def test_an_interrupted_compilation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     model, compiled, x = made()
     compile_fx_inner, calls = inductor_compile.compile_fx_inner, []
