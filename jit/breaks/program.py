@@ -14,6 +14,7 @@ class UnsupportedCall(BreakOf):
     constants, which are made of ATen operators, and what most of the commonly used standard library does. It doesn't know this callable.
     """
 
+    reads_clock: bool = False
     id = "FJ001"
     message = "call of {what}, which framejit cannot trace"
     explanation = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
@@ -26,7 +27,7 @@ class UnsupportedCall(BreakOf):
     def advice(self) -> tuple[str, ...]:
         """The last one is for clocks, and the others for everything else."""
         hints = super().advice()
-        return hints[-1:] if self.what.startswith("time.") else hints[:-1]
+        return hints[-1:] if self.reads_clock else hints[:-1]
 
 
 class UnsupportedValue(BreakOf):
@@ -35,6 +36,7 @@ class UnsupportedValue(BreakOf):
     Every value that the trace looks into needs a model of its type. Passing such a value through untouched is always fine.
     """
 
+    varies: bool = False
     id = "FJ002"
     message = "use of {what}, a value that framejit does not model"
     explanation = "The trace had to look into a value whose type has no model."

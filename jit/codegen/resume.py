@@ -170,7 +170,7 @@ class ResumeFunctions(Protocol):
 def split(frames: Sequence[SplitFrame], known: ResumeFunctions, on_data: bool) -> SplitCall:
     """Plan how the frames, outermost first, continue. Raises CannotGenerate if the innermost instruction can't be run by itself.
 
-    `on_data`: whether the result of the innermost instruction depends on the data of tensors.
+    `on_data`: whether the result of the innermost instruction depends on the data of tensors, or on a clock.
     """
     for frame in frames:
         check(frame)

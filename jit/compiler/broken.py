@@ -103,7 +103,7 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
 def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | Uncompiled:
     """Plan to split the call in the innermost of these frames. Raises CannotGenerate or GraphBreak if that can't be done."""
     tracer, request = attempt.tracer, attempt.request
-    parts = split(split_frames(tracer, reach), request.family, isinstance(broke.reason, ON_DATA))
+    parts = split(split_frames(tracer, reach), request.family, gives_other_numbers(broke.reason))
     resumes = tuple(
         request.resume(function, broke, place, carried, names, varying)
         for function, place, carried, names, varying in zip(parts.resumes, parts.places, parts.carried, parts.names, parts.varying, strict=True)
@@ -111,6 +111,12 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
     if asked_by_torch:
         torch_directives.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
     return plan_end(attempt, parts.state, AfterBreak(parts.step, resumes, broke))
+
+
+def gives_other_numbers(reason: breaks.Break) -> bool:
+    """Return whether the instruction that stops a trace for this reason returns other numbers in the next call: they depend on data, or on a clock."""
+    reads_clock = isinstance(reason, breaks.UnsupportedCall) and reason.reads_clock
+    return reads_clock or isinstance(reason, ON_DATA) or (isinstance(reason, breaks.UnsupportedValue) and reason.varies)
 
 
 def uncompiled(

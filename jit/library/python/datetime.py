@@ -46,7 +46,8 @@ class DatetimeObject(ConstObject):
             parts = {name: self.source.child(CAttr, name) for name in PARTS[self.cls]}
             zone = getattr(self.value, "tzinfo", None)
             if is_argument(self.source) or any(map(trace.graph.dynamic.has_varied, parts.values())) or type(zone) not in (type(None), datetime.timezone):
-                vm.unsupported(breaks.UnsupportedValue(f"a {self.type_name} that may be another in each call, or has a time zone of the program's"))
+                what = f"a {self.type_name} that may be another in each call, or has a time zone of the program's"
+                vm.unsupported(breaks.UnsupportedValue(what, varies=True))
             vm.guard(TypeIs, self.source, self.cls)
             for name, part in parts.items():
                 vm.guard(ValueIs if name == "tzinfo" else Equals, part, getattr(self.value, name))

@@ -73,6 +73,8 @@ def bounds_of_numbers(is_python: bool, function: str, numbers: tuple[Any, ...], 
         return None
     if function in ORDERS:
         return 0, numbers[0] - 1
+    if function == "getrandbits":
+        return 0, 2 ** numbers[0] - 1
     if is_python:
         return tuple(numbers) if function == "randint" else None  # type: ignore[return-value]
     if function == "permutation" and isinstance(size, (tuple, list)) and type(size[0]) is int:

@@ -6,7 +6,6 @@ A drawn number is not known while tracing, like a number read from a tensor. If 
 from __future__ import annotations
 
 import random
-from collections import deque
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -105,9 +104,7 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         draws_order = vm.pin(getattr(numpy.random, "choice" if on_array is app.choice else "permutation"))
         found: Object | None = vm.call_app(on_array, [draws_order, *args[1:]], kwargs)
     elif function.value in NAMES:
-        found = drawn_order(vm, function.value, args[1:], kwargs, last_draw(vm))
-        if found is None and function.value is random.Random.sample:
-            reject_varying(vm, args[1:])
+        found = drawn_order(vm, function.value, args[1:], kwargs, lambda wanted: enter(vm, DRAW, [vm.const(module), *wanted, last_draw(vm)]))
     elif drawing is not None:
         found = draw(vm, module, drawing, args[1:], kwargs)
     else:
@@ -116,13 +113,6 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         if found is not None and obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)
     return found
-
-
-def reject_varying(vm: TorchVM, args: list[Object]) -> None:
-    """Break at a draw from a list or deque whose length is symbolic. The code of `sample` would break where it draws, after it has compared the length."""
-    population = vm.observe(args[0]) if args else vm.const(None)
-    if population.cls in (list, deque) and abstract.length(vm, population).is_symbolic(vm):
-        vm.unsupported(breaks.Random(f"random.sample() of a {population.type_name} whose length varies"))
 
 
 @library(RuleOrder.BY_KIND)

@@ -36,7 +36,7 @@ OF_ARRAYS: dict[str, dict[str, Any]] = {
 """Functions of NumPy's generators, and their parameters besides `size`, with the defaults."""
 OF_STATES = {**OF_ARRAYS, "random_sample": {}, "rand": {}, "randn": {}, "randint": {"low": NEEDED, "high": None}}
 """Functions of numpy.random and of RandomState, and their parameters besides `size`, with the defaults."""
-INTEGRAL = frozenset({"randint", "integers", "randrange", "poisson", "binomial", "geometric", "choice", "permutation"})
+INTEGRAL = frozenset({"randint", "integers", "randrange", "poisson", "binomial", "geometric", "choice", "permutation", "getrandbits"})
 MOST = 2**62
 """Larger ints are left to Python."""
 
@@ -82,7 +82,8 @@ def of_python(name: str) -> DrawingFunction:
     return DrawingFunction(name, {key: parameter.default for key, parameter in known.items() if key != "self"}, sized=False)
 
 
-PYTHON = {name: of_python(name) for name in OF_PYTHON}
+BITS = DrawingFunction("getrandbits", {"k": NEEDED}, sized=False)
+PYTHON = {**{name: of_python(name) for name in OF_PYTHON}, "getrandbits": BITS}
 
 
 def of_numpy(functions: Mapping[str, dict[str, Any]]) -> dict[str, DrawingFunction]:
@@ -118,6 +119,8 @@ def asked(vm: VM, function: DrawingFunction, args: list[Object], kwargs: dict[st
     if misses or not all(type(number) in (int, float, bool) for number in numbers):
         return None
     if any(type(number) is int and abs(number) >= MOST for number in numbers):
+        return None
+    if function is BITS and (kwargs or type(numbers[0]) is float or not 0 <= numbers[0] < MOST.bit_length()):
         return None
     if size.cls is type(None):
         return NumbersAsked(function, tuple(numbers), None)

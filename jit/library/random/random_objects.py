@@ -15,6 +15,7 @@ from framejit.guards.source import MISSING, CAttr, InstanceDict, Source
 from framejit.library.random.generator_states import DRAW_NUMBERS, MERSENNE, PCG64, PYTHON
 from framejit.library.random.random_functions import GENERATORS, STATES, DrawingFunction, asked, orders_array
 from framejit.library.random.random_functions import PYTHON as OF_PYTHON
+from framejit.library.random.random_orders import NAMES, drawn_order
 from framejit.library.random.stateful_generators import StatefulGenerator, state_by_seed
 from framejit.library.random.torch_seeds import is_seed
 from framejit.objects.core import abstract
@@ -119,6 +120,7 @@ ON_ARRAYS = {
 """Methods that may be given an array, with their stand-in for that, and the method that draws an order for it."""
 IN_PYTHON: dict[Any, DrawingFunction | None] = {getattr(random.Random, name): function for name, function in OF_PYTHON.items()}
 IN_PYTHON[random.Random.seed] = None
+ORDERS = [function for function, (module, _) in NAMES.items() if module == "random"]
 
 
 @wraps(random.Random, shared=True)
@@ -136,10 +138,15 @@ def draw(vm: TorchVM, generator: StatefulGenerator, function: DrawingFunction, a
     if wanted is None or not (wanted.size is not None or vm.graph.unbacked.may_begin()):
         return None
     vm.place()
-    drawn = enter(vm, DRAW_NUMBERS, [vm.const(generator.kind.cls.__name__), generator.state(vm), *wanted.arguments(vm)])
+    return wanted.result(vm, drawn_from(vm, generator, wanted.arguments(vm)))
+
+
+def drawn_from(vm: TorchVM, generator: StatefulGenerator, wanted: list[Object]) -> Object:
+    """The tensor that the graph draws from a generator. `wanted`: what `numbers_from` takes (draws.py), but for the generator."""
+    drawn = enter(vm, DRAW_NUMBERS, [vm.const(generator.kind.cls.__name__), generator.state(vm), *wanted])
     result, after = [vm.observe(part) for part in abstract.iterate(vm, drawn)]
     generator.move(vm, after)
-    return wanted.result(vm, result)
+    return result
 
 
 @models(random.Random)
@@ -170,12 +177,19 @@ def random_of_python(vm: TorchVM, self: Object) -> Object:
     return by_python(vm, vm.const(random.Random.random), [self], {}) or vm.unsupported(breaks.Random("Random.random()"))
 
 
-@rules(*[function for function in IN_PYTHON if type(function) is FunctionType])
+@models(random.Random.getrandbits)
+def bits_of_python(vm: TorchVM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return by_python(vm, vm.const(random.Random.getrandbits), [self, *args], kwargs) or vm.unsupported(breaks.Random("Random.getrandbits()"))
+
+
+@rules(*[function for function in (*IN_PYTHON, *ORDERS) if type(function) is FunctionType])
 def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of a method of random.Random; None if it is the process's generator, or of another class."""
     generator = vm.observe(args[0]) if args else None
     if not isinstance(generator, PythonGenerator) or (generator.source is not None and generator.is_process(vm)):
         return None
+    if function.value in ORDERS:
+        return drawn_order(vm, function.value, args[1:], kwargs, lambda wanted: drawn_from(vm, generator, wanted))
     drawing = IN_PYTHON[function.value]
     if drawing is not None:
         return draw(vm, generator, drawing, args[1:], kwargs) or vm.unsupported(break_reason(function))

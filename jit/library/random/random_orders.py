@@ -6,16 +6,18 @@ Numbers that are drawn from a list or a range are numbers read from a tensor. Wh
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
 import torch
 
+from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.guards.source import MISSING
-from framejit.library.random.draws import DRAW
 from framejit.library.random.random_functions import MOST
+from framejit.objects.core import abstract
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.tensorobject import MOST_NUMBERS, TensorObject, number_out_of, tensor_tolist
@@ -27,14 +29,23 @@ NAMES: dict[Any, tuple[str, str]] = {
     random.Random.choice: ("random", "choice_of"), random.Random.sample: ("random", "sample"), random.Random.choices: ("random", "choices"),
     random.Random.shuffle: ("random", "shuffle"), numpy.random.shuffle.__func__: ("numpy.random", "permutation"),  # type: ignore[attr-defined]
 }  # fmt: skip
-"""Functions, by the function of their bound methods, with the module and the name by which the operator DRAW knows them."""
+"""Functions, by the function of their bound methods, with the module and the name by which the operators that draw know them."""
+Draw = Callable[[list[Object]], Object]
+"""Draws positions in the graph. It is given the arguments that `numbers_from` takes (draws.py), but for the generator."""
 
 
-def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str, Object], after: Object) -> Object | None:
-    """The result of a call; None if it is left to native code. `after`: the preceding draw."""
-    if function not in NAMES or not args or vm.graph.is_inner() or not vm.graph.unbacked.may_begin():
+def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str, Object], draw: Draw) -> Object | None:
+    """The result of a call; None if it is left to native code."""
+    found = order_in_graph(vm, NAMES[function][1], args, kwargs, draw)
+    if found is None and function is random.Random.sample:
+        reject_varying(vm, args)
+    return found
+
+
+def order_in_graph(vm: TorchVM, name: str, args: list[Object], kwargs: dict[str, Object], draw: Draw) -> Object | None:
+    """The result of a call that the graph makes; None if it can't."""
+    if not args or vm.graph.is_inner() or not vm.graph.unbacked.may_begin():
         return None
-    module, name = NAMES[function]
     population, is_shuffle = vm.observe(args[0]), name in ("shuffle", "permutation")
     if is_shuffle and (population.cls is not list or population.source is not None):  # one from outside has another order in each call
         return None
@@ -45,7 +56,7 @@ def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str
     vm.place()
     numbers = () if name == "permutation" else (len(values), count) if name in ("sample", "choices") else (len(values),)
     size = None if name == "choice_of" else (count,)
-    drawn = enter(vm, DRAW, [vm.const(module), vm.const(name), vm.const(numbers), vm.const(size), vm.const(torch.int64), after])
+    drawn = draw([vm.const(name), vm.const(numbers), vm.const(size), vm.const(torch.int64)])
     found = at_places(vm, values, drawn)
     if name == "choice_of":
         return number_out_of(vm, found, "item")
@@ -55,6 +66,13 @@ def drawn_order(vm: TorchVM, function: Any, args: list[Object], kwargs: dict[str
     assert isinstance(chosen, ListObject) and isinstance(population, ListObject)
     population.replace(vm, list(chosen.items(vm)))
     return vm.const(None)
+
+
+def reject_varying(vm: TorchVM, args: list[Object]) -> None:
+    """Break at a draw from a list or deque whose length is symbolic. The code of `sample` would break where it draws, after it has compared the length."""
+    population = vm.observe(args[0]) if args else vm.const(None)
+    if population.cls in (list, deque) and abstract.length(vm, population).is_symbolic(vm):
+        vm.unsupported(breaks.Random(f"random.sample() of a {population.type_name} whose length varies"))
 
 
 def count_of(vm: TorchVM, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> int | None:

@@ -86,6 +86,32 @@ def twins(s):
     return s.g.random(), s.twin.random(3), s.g.random(), s.g.bit_generator is s.twin.bit_generator
 
 
+@whole
+def orders_of_numbers(s):
+    places, r = list(range(5)), random.Random(3)
+    s.r.shuffle(places)
+    s.kept = r.choice((7, 9)), r.sample(range(90), k=3), r.choices([1.5, 2.5], k=2)
+    return places, s.x * s.r.choice([0.5, 2.0]), s.r.sample([3, 1, 2], 2), s.r.choices([1, 2])[0], s.r.random(), r
+
+
+@whole
+def bits(s):
+    r = random.Random(3)
+    drawn = s.r.getrandbits(8), random.getrandbits(3), r.getrandbits(62), r.getrandbits(0)
+    return drawn, s.x * s.r.getrandbits(True), s.r.getrandbits(33), s.x[s.r.getrandbits(0)]
+
+
+@split
+def bits_drawn_natively(s):
+    found = [random.Random(3).getrandbits(100), s.r.getrandbits(64)]
+    for wrong in (lambda: s.r.getrandbits(-1), lambda: s.r.getrandbits(1.5), lambda: s.r.getrandbits(), lambda: s.r.getrandbits(k=3), lambda: s.r.choice([])):
+        try:
+            wrong()
+        except (TypeError, ValueError, IndexError) as error:
+            found.append((type(error), str(error)))
+    return found, s.r.random()
+
+
 @split
 def around_a_break(s):
     a = s.r.random(), s.g.random(2)
