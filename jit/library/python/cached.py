@@ -13,7 +13,7 @@ import torch
 from framejit import breaks
 from framejit.guards.caches import CachedFunction
 from framejit.guards.kinds import ValueIs, same_constant
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, Pinned, Source
 from framejit.library.directives.declared import said_of
 from framejit.library.python.program_caches import cached_result, has_only_called_caches
 from framejit.objects.core import abstract
@@ -67,7 +67,9 @@ class CachedFunctionObject(Object):
         if needs_arguments_alone and not any(value is MISSING for value in (*given, *named.values())):
             vm.guards.rest_on_process(f"what {function.__qualname__} keeps in its cache")
             return vm.pin(self.value(*given, **named))
-        if (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
+        if may_read_changes(vm, function) and not is_pure(self.value):
+            return self.result_of_program(vm, function, args, kwargs)
+        if any(value is MISSING for value in (*given, *named.values())):
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         try:
             result = self.value(*given, **named)
@@ -77,7 +79,7 @@ class CachedFunctionObject(Object):
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         types = tuple(map(type, (*given, *named.values())))
         vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result, function.__qualname__))
-        return vm.pin(result)
+        return vm.wrap(result, vm.root_source.child(Pinned, result)) if type(result) is tuple else vm.pin(result)  # a tuple is the one in the cache
 
     def result_of_program(self, vm: VM, function: FunctionType | MethodType, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """The result of a call of a function of the program that does more than computing a number."""

@@ -30,7 +30,7 @@ def same_value(vm: VM, a: Object, b: Object, unsure: bool) -> bool:
     if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_knowable() and b.is_knowable():
         left, right = a.constant(vm), b.constant(vm)
         alike = left == right or (left != left and right != right)
-        if left is right:
+        if left is right or (issubclass(a.cls, tuple) and a.value is b.value):  # the constant of a tuple is made of those of its items
             # Equal values need not be the same object next time; if only equality is asked for, this matters only for a NaN.
             if unsure or left != left:
                 guard_same(vm, a, b)

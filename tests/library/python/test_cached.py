@@ -260,3 +260,43 @@ def test_caches_of_libraries_behind_changes():
     agree_over_calls(program, stops=True)
     reasons = framejit.statistics()["reasons"]
     assert len(reasons) == 1 and "FJ026 call of length" in reasons[0], reasons
+
+
+LIBRARY_OF_PARTS = """
+import functools
+
+class Owner:
+    def __init__(self, parts):
+        self.parts = parts
+
+@functools.lru_cache
+def parts_of(owner):
+    return tuple(owner.parts)
+"""
+
+
+def test_what_a_cache_of_a_library_has_is_read_behind_changes():
+    """The result of a call whose arguments are in the cache is known, no matter what has been changed since; without one, the call is made in its place."""
+
+    def program(run):
+        module, log = types.ModuleType("a_library"), []
+        exec(compile(LIBRARY_OF_PARTS, code_kinds.INSTALLED[0] + "a_library.py", "exec"), vars(module))
+        owner, other = module.Owner([1, 2]), module.Owner([5])
+        seen = [module.parts_of(owner)]
+
+        def f(t, owner):
+            log.append(1)
+            found = module.parts_of(owner)
+            return t + len(found) + sum(found), found is module.parts_of(owner)
+
+        compiled = run(f)
+        seen += [compiled(x, owner), compiled(x, owner), len(log)]
+        assert framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
+        owner.parts.append(3)
+        seen += [compiled(x, owner), compiled(x, other), compiled(x, other)]
+        module.parts_of.cache_clear()
+        return [*seen, compiled(x, owner), compiled(x, owner), run(lambda owner: module.parts_of(owner))(owner) is module.parts_of(owner), len(log)]
+
+    framejit.reset()
+    agree_over_calls(program, stops=True)
+    assert all("FJ026 call of parts_of" in reason for reason in framejit.statistics()["reasons"])

@@ -26,6 +26,18 @@ def test_identity_of_equal_values(make):
     agree_over_calls(program)
 
 
+@pytest.mark.parametrize("make", [lambda: tuple([1, 2]), lambda: tuple(["a", (1.5, None)])])
+def test_identity_of_tuples_whose_items_are_known(make):
+    """One tuple that is an argument twice is one, also after the trace has looked into it."""
+
+    def program(compile):
+        f = compile(lambda a, b: (hash(a), a == b, a is b, a[1] is b[1], x + 1))
+        one = make()
+        return [f(one, one), f(one, make()), f(one, one), f(make(), make())]
+
+    agree_over_calls(program)
+
+
 def test_hashes_of_tuples_are_the_real_ones():
     agree_over_calls(lambda compile: [compile(lambda t, k: (t + 1, hash(k), hash((k, 2))))(x, k) for k in [(1, "a"), (), ("b", (2.5, None))]])
 
