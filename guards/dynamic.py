@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from framejit.guards.source import Index, Item, Local, Path, Source
+from framejit.guards.tensor_source import TensorData
 
 Dimensions = frozenset[int] | None
 """The dimensions of a tensor whose sizes have been seen to vary. None stands for a number that has been seen to vary."""
 NONE: frozenset[int] = frozenset()
+DATA = (TensorData, None)
+"""The step of a path to the data of a tensor. After the path of another object, it stands for the data of all tensors that the object holds."""
+ITEMS: tuple[type[Source], Any] = (Source, None)
+"""After the path of a list, tuple or dict, a step that stands for all numbers in it, also in lists, tuples and dicts that it holds."""
 DYNAMIC, WEAK, STATIC_MARK = "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"
 UNBACKED = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 RANGES = "_dynamo_dynamic_range"
@@ -60,6 +65,7 @@ class Dynamic:
         reads_data: whether the trace may depend on the data of tensors from outside.
         fixes_data: whether it may depend on the values of data that has been seen to vary, since a graph break would be an error.
         aliases_vary: whether paths that led to one object in one call have led to several objects in another.
+        differs: says of a number at a path whether another function that continues the same calls has fixed another one there.
     """
 
     all: bool = False
@@ -71,6 +77,7 @@ class Dynamic:
     reads_data: bool = True
     fixes_data: bool = False
     aliases_vary: bool = False
+    differs: Callable[[Path, float], bool] | None = None
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor whose sizes are symbolic: those that the program has marked, those that vary, or all."""
@@ -106,9 +113,20 @@ class Dynamic:
     def has_number(self, source: Source, value: float) -> bool:
         """Return whether a number from outside is symbolic. 0 and 1 are usually switches, and floats are usually settings, so these stay constants until they
         vary."""
-        if self.varying and source.path() in self.varying:
+        if self.varying and (source.path() in self.varying or self._is_item(source.path())):
+            return self.floats or type(value) is int
+        if self.differs is not None and not self.fixed and self.differs(source.path(), value):
             return self.floats or type(value) is int
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
+
+    def _is_item(self, path: Path) -> bool:
+        """Return whether the number at a path is in a list, tuple or dict of which all numbers vary."""
+        for length in range(len(path) - 1, 0, -1):
+            if path[length][0] not in (Index, Item):
+                return False
+            if (*path[:length], ITEMS) in self.varying:
+                return True
+        return False
 
     def may_fix(self, source: Source) -> bool:
         """Return whether a trace may depend on the value of a number in a tensor: it hasn't been seen to vary."""
@@ -123,9 +141,9 @@ class Dynamic:
         return replace(self, varying={**self.varying, **dict.fromkeys(paths)})
 
     def varies_below(self, source: Source) -> bool:
-        """Return whether data of the tensor at a path, or a number in it, has been seen to vary."""
+        """Return whether data of the tensor at a path, or a number in it, has been seen to vary, or that of all tensors in an object that holds it."""
         path = source.path()
-        return any(other[:-1] == path for other in self.varying)
+        return any(other[:-1] == path or (other[-1] == DATA and path[: len(other) - 1] == other[:-1]) for other in self.varying)
 
 
 STATIC = Dynamic()

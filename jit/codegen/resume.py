@@ -24,12 +24,13 @@ from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
-from framejit.guards.source import CAttr, CellContents, Index, Local, MethodField, Path, Slot, Source
+from framejit.guards.dynamic import ITEMS, Dimensions
+from framejit.guards.source import CAttr, Index, Local, MethodField, Path, Slot, Source
 from framejit.objects.core.delivery import Delivery, How
 from framejit.objects.core.finalizers import outlives_reads
 from framejit.objects.core.object import Object, settle
+from framejit.objects.tensors.varying import varying_of
 from framejit.objects.types.builtinobject import BuiltinMethodObject
-from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.constobject import NONE
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
@@ -145,8 +146,8 @@ class SplitCall:
     """The continuation of a split call. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
     The other attributes have an item for each resume function. `carried`: pairs (path there, path here) for values in its state that had a source here.
-    `names`: names for the values in its state. `varying`: the numbers in its state that depend on the data of tensors. `places`: where the program continues,
-    in the innermost frame.
+    `names`: names for the values in its state. `varying`: the numbers and sizes in its state that depend on the data of tensors, and data that is computed
+    (objects/tensors/varying.py). `places`: where the program continues, in the innermost frame.
     """
 
     state: Object
@@ -154,7 +155,7 @@ class SplitCall:
     resumes: tuple[FunctionType, ...]
     carried: tuple[tuple[tuple[Path, Path], ...], ...]
     names: tuple[dict[Path, str], ...]
-    varying: tuple[tuple[Path, ...], ...]
+    varying: tuple[dict[Path, Dimensions], ...]
     places: tuple[UserFrame, ...]
 
 
@@ -194,7 +195,7 @@ class _Splitter:
         self.chosen: list[FunctionType] = []
         self.carried: list[tuple[tuple[Path, Path], ...]] = []
         self.names: list[dict[Path, str]] = []
-        self.varying: list[tuple[Path, ...]] = []
+        self.varying: list[dict[Path, Dimensions]] = []
         self.places: list[UserFrame] = []
 
     def split(self) -> SplitCall:
@@ -300,39 +301,42 @@ class _Splitter:
             frame, ("raising", frame.index, layout),
             lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded, frame.index),
         )  # fmt: skip
-        return Outcome(self.choose(level, function, layout), layout)
+        return Outcome(self.choose(level, function, layout, above=1), layout)
 
-    def choose(self, level: int, function: FunctionType, layout: Layout, results: int = 0) -> int:
+    def choose(self, level: int, function: FunctionType, layout: Layout, results: int = 0, above: int = 0) -> int:
         """The number of the outcome in which the frame at `level` continues in `function`, and the outer frames around it.
 
-        `results`: how many of the topmost values in the layout are results of the instruction.
+        `results`: how many of the topmost values in the layout are results of the instruction. `above`: how many lie above the stack of the frame, if more.
         """
         for frame in self.frames[level - 1 :: -1] if level else ():
             function = self.outer(frame, function)
         self.chosen.append(function)
         state: Path = ((Local, Slot(0, function.__code__.co_varnames[0])),)
-        self.carried.append(tuple(self.carried_in(level, state, layout)))
+        values = list(self.values_in(level, state, layout, max(results, above)))
+        self.carried.append(tuple((path, value.source.path()) for value, path in values if value.source is not None))
         self.names.append(dict(self.names_in(level, state, layout, results)))
-        self.varying.append(tuple(self.varying_in(level, state, layout, results)))
+        self.varying.append(dict([*self.results_on_data(level, state, layout, results), *(found for pair in values for found in varying_of(*pair))]))
         self.places.append(UserFrame.of(self.frames[level].code, self.frames[level].position))
         return len(self.chosen) - 1
 
-    def carried_in(self, level: int, state: Path, layout: Layout) -> Iterator[tuple[Path, Path]]:
-        """Pairs (path there, path here) for variables that the resume function gets with the values that they had at the beginning of the call."""
-        for frame in self.frames[:level]:
-            yield from sources(frame, state, frame.live_after)
-            state = item_path(state, len(frame.live_after))
-        yield from sources(self.frames[level], state, layout.slots)
-
-    def varying_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[Path]:
-        """The paths in the resume function's state of numbers that depend on data: variables, and results of the instruction."""
+    def values_in(self, level: int, state: Path, layout: Layout, above: int) -> Iterator[tuple[Object, Path]]:
+        """The variables and the values on the stack that a resume function gets as they are here, each with its path in the state."""
         for number, frame in enumerate(self.frames[: level + 1]):
-            slots = layout.slots if number == level else frame.live_after
-            yield from data_dependent(frame, state, slots)
-            if number < level:
-                state = item_path(state, len(slots))
+            is_last = number == level
+            slots = layout.slots if is_last else frame.live_after
+            kept = frame.stack[: len(layout.stack) - above if is_last else frame.depth]
+            first = len(slots) + (len(layout.stack) - len(kept) if is_last else 1 + len(frame.delivery.below))
+            held = [*enumerate(frame.locals[slot] for slot in slots), *enumerate(reversed(kept), first)]  # the stack lies in the state with its top first
+            yield from ((value, item_path(state, position)) for position, value in held if value is not None)
+            state = item_path(state, len(slots))
+
+    def results_on_data(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[tuple[Path, Dimensions]]:
+        """The paths in the resume function's state of results of the instruction that depend on data: numbers, and lists of numbers, which vary."""
+        for frame in self.frames[:level]:
+            state = item_path(state, len(frame.live_after))
         if self.on_data:
-            yield from (item_path(state, len(layout.slots) + place) for place in range(results))
+            paths: list[Path] = [item_path(state, len(layout.slots) + place) for place in range(results)]
+            yield from ((path, None) for result in paths for path in (result, (*result, ITEMS)))
 
     def names_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[tuple[Path, str]]:
         """The program's names for the values in a resume function's state, by path: variables, and values on the stack.
@@ -428,24 +432,6 @@ def receiver_text(frame: SplitFrame, index: int) -> str | None:
 def item_path(state: Path, position: int) -> Path:
     """The path of the value at a position in a state."""
     return (*state, (Index, position))
-
-
-def sources(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[tuple[Path, Path]]:
-    """Pairs (path in the state, path here) for the variables in a state whose values came from outside."""
-    for position, slot in enumerate(slots):
-        value = frame.locals[slot]
-        if value is not None and value.source is not None:
-            yield item_path(state, position), value.source.path()
-
-
-def data_dependent(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[Path]:
-    """The paths of variables, and of cells, in a state that hold numbers which depend on the data of tensors."""
-    for position, slot in enumerate(slots):
-        value, place = frame.locals[slot], item_path(state, position)
-        if isinstance(value, CellObject):
-            value, place = value.content, (*place, (CellContents, None))
-        if value is not None and value.depends_on_data and value.cls in (int, float):
-            yield place
 
 
 def union(*outcomes: Any) -> tuple[int, ...]:

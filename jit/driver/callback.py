@@ -7,7 +7,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,8 @@ from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
-from framejit.guards.dynamic import FIXED, Dynamic, Size
+from framejit.guards.dynamic import FIXED, Dimensions, Dynamic, Size
+from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, Call, Path
 from framejit.process import interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
@@ -277,6 +278,8 @@ class Compiler:
             entry = kept.again(entry, self.kept_call(call, origin))
         if beside.is_disturbed():
             raise NotBeside
+        if entry is not None and entry.spec is not None and subject.family.is_split:
+            self.history.note_numbers(subject.family, numbers_fixed(entry.spec.guards))
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
@@ -416,6 +419,7 @@ class Compiler:
     def dynamic(self, call: Call) -> Dynamic:
         """The sizes and numbers of a call that are symbols in the next entry."""
         declared = self.options.shapes.find(call) if self.resumed_after is None else NOTHING
+        family = self.families.of(compiled_module.module_in(call.locals[0]) if call.locals else None)
         self.history.vary(declared.varying)
         backend = self.options.backend
         if backend.static_shapes:
@@ -428,6 +432,7 @@ class Compiler:
             reads_data=self.history.reads_data,
             fixes_data=self.options.fullgraph,
             aliases_vary=self.history.aliases_vary,
+            differs=functools.partial(self.history.differs, family) if self.options.learns_sizes and self.resumed_after is not None else None,
         )
 
     def kept_call(self, call: Call, origin: Origin) -> Any:
@@ -454,13 +459,13 @@ class Compiler:
         place: UserFrame,
         carried: Carried,
         names: Mapping[Path, str],
-        on_data: Iterable[Path],
+        on_data: Mapping[Path, Dimensions],
         is_saved: bool = False,
     ) -> CompiledFunction:
         """The CompiledFunction of a resume function, which is made once. It begins with what this function has learnt. `is_saved`: the function comes from an
         entry on disk.
 
-        Numbers that depend on data are taken to vary from the start.
+        What depends on data (objects/tensors/varying.py) is taken to vary from the start.
         """
 
         def make() -> CompiledFunction:
@@ -472,10 +477,10 @@ class Compiler:
             function = family.equal_to(function, kept.digest_of)
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
-        history.names, history.resumed_at, history.carried, history.on_data = names, place, tuple(carried), tuple(on_data)
+        history.names, history.resumed_at, history.carried, history.on_data = names, place, tuple(carried), on_data
         history.inherit(self.history, history.carried)
         if self.options.learns_sizes:
-            history.vary(dict.fromkeys(path for path in history.on_data if path not in history.varying))
+            history.vary({path: found for path, found in on_data.items() if path not in history.varying})
         return compiled
 
     def _entries(self) -> tuple[Entry, ...]:
@@ -595,6 +600,11 @@ def compile_upcall(options: Options, function: types.FunctionType, upcalls: Upca
 def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:
     """The call as guards see it, made from the argument slots that the runtime passes."""
     return Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
+
+
+def numbers_fixed(guards: Iterable[Any]) -> Iterator[tuple[Path, float]]:
+    """The numbers that guards fix, by path."""
+    return ((guard.source.path(), guard.value) for guard in guards if isinstance(guard, Equals) and type(guard.value) in (int, float))
 
 
 def log_compilation(subject: Subject, origin: Origin, pool: Pool | None) -> None:

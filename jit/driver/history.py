@@ -33,6 +33,8 @@ class Family:
         lessons: how often one of the functions has learnt that values change from call to call.
         withheld: the places where `is_compiling()` gives False, since the program raises if it gives True: see tracing/is_compiling.py.
         takes_first_steps: whether first steps of optimizers have occurred more than once, so that it pays to compile them.
+        varying: the sizes and numbers that have been seen to vary by one of the functions, by their paths in the compiled function itself.
+        numbers: the numbers that entries of these functions have fixed first, by such paths.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,8 @@ class Family:
         self.withheld: frozenset[tuple[UserFrame, ...]] = frozenset()
         self.lessons = 0
         self.takes_first_steps = False
+        self.varying: Mapping[Path, Dimensions] = {}
+        self.numbers: dict[Path, float] = {}
         self._resume_functions: dict[tuple[Any, ...], FunctionType] = {}
         self._alive: list[Any] = []  # the code objects and namespaces whose ids are in the keys
         self._compiled: dict[FunctionType, CompiledFunction] = {}
@@ -67,6 +71,15 @@ class Family:
         if self._by_code is None:
             self._by_code = {(id(known.__globals__), digest(known.__code__)): known for known in self._compiled}
         return self._by_code.setdefault((id(function.__globals__), digest(function.__code__)), function)
+
+    @property
+    def is_split(self) -> bool:
+        """Return whether there are resume functions."""
+        return bool(self._compiled)
+
+    def vary(self, found: Mapping[Path, Dimensions]) -> None:
+        """Note sizes and numbers that vary, by their paths in the compiled function itself."""
+        self.varying = with_these(self.varying, found)
 
     def compiled(self, function: FunctionType, make: Callable[[], CompiledFunction]) -> CompiledFunction:
         """The CompiledFunction of a resume function."""
@@ -99,6 +112,7 @@ class Families:
         """Forget everything: part of `reset()`."""
         self._known.clear()
         self._without.lessons = 0
+        self._without.varying, self._without.numbers = {}, {}
         self._without.withheld = frozenset()
 
 
@@ -112,7 +126,8 @@ class History:
         names: the program's names for the values in a resumed frame's state; for reports.
         resumed_at: for a resume function, the place in the innermost frame where the program continues; for reports.
         carried: for a resume function, pairs (path here, path there) of values that the function before it has too.
-        on_data: for a resume function, the numbers in its state that depend on data.
+        roots: pairs (path here, path there) of values that the compiled function itself has too.
+        on_data: for a resume function, what in its state depends on data, by path: see objects/tensors/varying.py.
         reads_data: whether the next entries may depend on the data of tensors. False once so many entries did that a limit was reached.
         aliases_vary: whether paths that led to one object in one call have led to several objects in another.
         lessons: how often `changing` has grown.
@@ -131,7 +146,8 @@ class History:
         self.names: Mapping[Path, str] = {}
         self.resumed_at: UserFrame | None = None
         self.carried: tuple[tuple[Path, Path], ...] = ()
-        self.on_data: tuple[Path, ...] = ()
+        self.roots: tuple[tuple[Path, Path], ...] = (((), ()),)
+        self.on_data: Mapping[Path, Dimensions] = {}
         self.reads_data = True
         self.aliases_vary = False
         self.lessons = 0
@@ -166,10 +182,41 @@ class History:
     def vary(self, found: Mapping[Path, Dimensions]) -> None:
         """Note sizes and numbers that vary."""
         self.varying_since |= dict.fromkeys(found, self.compiles)
-        self.varying = {**self.varying, **{path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}}
+        self.varying = with_these(self.varying, found)
+
+    def at_root(self, path: Path) -> Path | None:
+        """The path in the compiled function itself of a value at a path here; None if that function hasn't got the value."""
+        return next((moved_path(path, here, there) for here, there in self.roots if path[: len(here)] == here), None)
+
+    def share(self, family: Family, found: Mapping[Path, Dimensions]) -> None:
+        """Let the other functions of the family know of sizes and numbers that vary, and take over those that these have seen to vary."""
+        if not family.is_split:
+            return
+        family.vary({root: dimensions for path, dimensions in found.items() if (root := self.at_root(path)) is not None})
+        theirs = dict(moved(family.varying, self.roots))
+        self.vary({path: dimensions for path, dimensions in theirs.items() if path not in self.varying})
+
+    def note_numbers(self, family: Family, numbers: Iterable[tuple[Path, float]]) -> None:
+        """Note the numbers that an entry has fixed."""
+        for path, number in numbers:
+            root = self.at_root(path)
+            if root is not None:
+                family.numbers.setdefault(root, number)
+
+    def differs(self, family: Family, path: Path, number: float) -> bool:
+        """Return whether another function of the family has fixed another number at a path, and note that it varies then."""
+        root = self.at_root(path) if family.numbers else None
+        known = None if root is None else family.numbers.get(root)
+        if root is None or type(known) is not type(number) or known == number:
+            return False
+        self.vary({path: None})
+        family.vary({root: None})
+        return True
 
     def inherit(self, other: History, carried: Iterable[tuple[Path, Path]]) -> None:
         """Take over the values that change and vary in the function that this resume function continues. `carried` has pairs (path here, path there)."""
+        carried = tuple(carried)
+        self.roots = tuple((new, root) for new, old in carried if (root := other.at_root(old)) is not None)
         if other.changing:
             self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved(other.changing, carried)}}
         if other.varying:
@@ -199,7 +246,17 @@ def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iter
     for new, old in carried:
         for path, what in known.items():
             if path[: len(old)] == old:
-                yield (*new, *path[len(old) :]), what
+                yield moved_path(path, old, new), what
+
+
+def moved_path(path: Path, old: Path, new: Path) -> Path:
+    """A path that begins with `old`, with `new` in its place."""
+    return (*new, *path[len(old) :])
+
+
+def with_these(known: Mapping[Path, Dimensions], found: Mapping[Path, Dimensions]) -> Mapping[Path, Dimensions]:
+    """What is known to vary, after more was found."""
+    return {**known, **{path: with_more(known.get(path, NONE), dimensions) for path, dimensions in found.items()}}
 
 
 def with_more(known: Dimensions, found: Dimensions) -> Dimensions:

@@ -34,6 +34,7 @@ from framejit.driver.options import Options
 from framejit.driver.request import Origin
 from framejit.errors import UserFrame
 from framejit.guards.container_sources import LookedUp
+from framejit.guards.dynamic import Dimensions
 from framejit.guards.explain import explain_failure
 from framejit.guards.global_state import GlobalState, renewed, with_setting
 from framejit.guards.kinds import Equals, Guard, OfObject
@@ -306,7 +307,7 @@ class ResumeRecord(NamedTuple):
     place: UserFrame | None = None
     carried: tuple[tuple[SourcePath, SourcePath], ...] = ()
     names: dict[SourcePath, str] | None = None
-    on_data: tuple[SourcePath, ...] = ()
+    on_data: dict[SourcePath, Dimensions] | None = None
 
     @classmethod
     def of(cls, compiled: CompiledFunction) -> ResumeRecord:
@@ -316,13 +317,13 @@ class ResumeRecord(NamedTuple):
         compiler: Any = compiled.compile_callback
         function: Any = compiled.function
         history, broke = compiler.history, compiler.resumed_after
-        return cls(function, facts_of(broke), history.resumed_at, history.carried, dict(history.names), history.on_data)
+        return cls(function, facts_of(broke), history.resumed_at, history.carried, dict(history.names), dict(history.on_data))
 
     def compiled(self, resume: Callable[..., CompiledFunction]) -> CompiledFunction:
         """The CompiledFunction, made for this process."""
         if self.function is None or self.broke is None:
             return ended()
-        return resume(self.function, BreakNote(*self.broke), self.place, self.carried, self.names, self.on_data, is_saved=True)
+        return resume(self.function, BreakNote(*self.broke), self.place, self.carried, self.names, self.on_data or {}, is_saved=True)
 
 
 def facts_of(broke: BreakNote) -> tuple[Break, tuple[UserFrame, ...], int]:

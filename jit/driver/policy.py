@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -15,9 +16,9 @@ from framejit.driver.first_call import sizes_and_numbers, varying_between
 from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
-from framejit.guards.kinds import Change
+from framejit.guards.kinds import Change, Equals, Guard
 from framejit.guards.relations import Same
-from framejit.guards.source import Call, Path
+from framejit.guards.source import Call, Index, Path
 from framejit.program.naming import short
 from framejit.reporting import recompiles
 from framejit.said import stance
@@ -109,6 +110,7 @@ def note_varying(subject: Subject) -> bool:
         value = guard.source.fetch(subject.call)
         if isinstance(guard, Same) and not guard.check(value, subject.call):
             subject.history.aliases_vary = True
+        found |= dict.fromkeys(flags_beside(subject, guard, value))
         other = guard.varying(value)
         if other is not None and other.path() not in subject.history.varying:
             found[other.path()] = None  # untold: it becomes no symbol where the program looks at the items, or at the data
@@ -120,12 +122,25 @@ def note_varying(subject: Subject) -> bool:
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({number.dim}) if is_size else None)
                 lines[f"{number.place(guard.source.name_in_reports())}: {short(number.before)} -> {short(number.now)}"] = None
+    if found:
+        subject.history.vary(found)
+    subject.history.share(subject.family, found)
     if not found:
         return False
-    subject.history.vary(found)
     if lines and logs.enabled("dynamic"):
         logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(lines))
     return True
+
+
+def flags_beside(subject: Subject, guard: Guard, value: Any) -> Iterator[Path]:
+    """The paths of a bool that another value was expected of, and of the other bools in the same list or tuple, which are likely to vary too."""
+    if type(value) is not bool or not isinstance(guard, Equals) or type(guard.value) is not bool or guard.value == value:
+        return
+    path = guard.source.path()
+    if path[-1][0] is Index:
+        guards = (each for entry in subject.own for each in entry.spec.guards)
+        paths = [each.source.path() for each in guards if isinstance(each, Equals) and type(each.value) is bool]
+        yield from (other for other in (path, *paths) if other[:-1] == path[:-1] and other not in subject.history.varying)
 
 
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:

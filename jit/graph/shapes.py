@@ -35,11 +35,12 @@ from framejit.graph.torch_sources import InputSource
 from framejit.graph.trace_state import TraceState
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shapes import STEPS, ShapesHold
-from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
+from framejit.guards.source import Call, CAttr, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.tensors.tensorkind import kind_of_class
+from framejit.objects.types.constobject import ConstObject
 from framejit.process.when_needed import when_needed
 
 if TYPE_CHECKING:
@@ -209,6 +210,14 @@ class Shapes:
         assert source is not None
         if self.dynamic.has_number(source, value) and self.give_symbol(number) and type(value) is int:
             self._state.fakes.symbolic = True
+
+    def number_of_flag(self, flag: ConstObject) -> NumberObject | None:
+        """A bool from outside that has been seen to vary, as an int with a symbol. None for other bools."""
+        source = flag.source
+        if source is None or not flag.pending or not self.dynamic.has_number(source, int(flag.value)):
+            return None
+        number = NumberObject(int(flag.value), source.child(CAttr, "real"), pending=True)
+        return number if self.give_symbol(number) else None
 
     def give_symbol(self, number: NumberObject) -> bool:
         """Give a number from outside a symbol; False if it is too large, or nan."""

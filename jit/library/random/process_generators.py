@@ -6,6 +6,7 @@ A drawn number is not known while tracing, like a number read from a tensor. If 
 from __future__ import annotations
 
 import random
+from collections import deque
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -105,6 +106,8 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         found: Object | None = vm.call_app(on_array, [draws_order, *args[1:]], kwargs)
     elif function.value in NAMES:
         found = drawn_order(vm, function.value, args[1:], kwargs, lambda wanted: enter(vm, DRAW, [vm.const(module), *wanted, last_draw(vm)]))
+        if found is None and not kwargs:
+            reject_draw(vm, function.value, args[1:])
     elif drawing is not None:
         found = draw(vm, module, drawing, args[1:], kwargs)
     else:
@@ -113,6 +116,21 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         if found is not None and obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)
     return found
+
+
+def reject_draw(vm: TorchVM, function: Any, args: list[Object]) -> None:
+    """Break at a draw from a sequence that the graph can't draw from. The code of `sample` and `choice` would break where it asks for random bits."""
+    if function not in (random.Random.sample, random.Random.choice) or len(args) != (2 if function is random.Random.sample else 1):
+        return
+    population = vm.observe(args[0])
+    if population.cls not in (list, tuple, deque):
+        return
+    length = abstract.length(vm, population)
+    if length.is_symbolic(vm):
+        return
+    count = vm.observe(args[1]) if len(args) > 1 else vm.const(1)
+    if count.cls is int and count.is_knowable() and not count.is_symbolic(vm) and 0 < count.constant(vm) <= length.constant(vm):
+        vm.unsupported(breaks.Random(f"random.{function.__name__}() of a {population.type_name} whose items aren't numbers that a graph takes"))
 
 
 @library(RuleOrder.BY_KIND)

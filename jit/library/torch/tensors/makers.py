@@ -25,6 +25,7 @@ from framejit.objects.numbers.unbackednumber import as_tensor
 from framejit.objects.tensors.tensorkind import kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.objects.tensors.torchcall import enter
+from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 
@@ -79,7 +80,9 @@ def making(function: Any) -> Callable[..., Object]:
                 if number is not None:
                     where = {"dtype": vm.const(torch.get_default_dtype()), "device": default_device(vm), **kwargs, "copy": vm.const(True)}
                     return enter(vm, torch.Tensor.to, [number], where)
-            found = of_list(vm, data, **kwargs) if data.cls in (list, tuple) and has_unknown(vm, data) else None
+            found = of_flags(vm, data, **kwargs) if data.cls in (list, tuple) else None
+            if found is None and data.cls in (list, tuple) and has_unknown(vm, data):
+                found = of_list(vm, data, **kwargs)
             if found is not None:
                 return found
         return enter(vm, function, [data, *args], kwargs)
@@ -123,6 +126,21 @@ def has_unknown(vm: TorchVM, data: Object) -> bool:
         if item.cls in (list, tuple) and has_unknown(vm, item):
             return True
     return False
+
+
+def of_flags(vm: TorchVM, data: Object, dtype: Object | None = None, device: Object | None = None) -> Object | None:
+    """A tensor made from a list of bools some of which vary; None for other lists."""
+    flags = [vm.observe(item) for item in abstract.iterate(vm, data)]
+    if not 0 < len(flags) <= MOST_INTS or not all(type(flag) is ConstObject and flag.cls is bool for flag in flags):
+        return None
+    if not (dtype is None or vm.observe(dtype).constant(vm) is torch.bool) or torch.get_default_device().type != "cpu":
+        return None
+    numbers = [vm.graph.shapes.number_of_flag(flag) for flag in flags]  # type: ignore[arg-type]
+    if not any(numbers):
+        return None
+    ints = [number or NumberObject(int(flag.constant(vm))) for number, flag in zip(numbers, flags, strict=True)]
+    made = enter(vm, torch.Tensor.to, [enter(vm, tensor_of_ints, [ListObject(list(ints))]), vm.const(torch.bool)])
+    return made if device is None else enter(vm, torch.Tensor.to, [made, device])
 
 
 def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Object | None = None) -> Object | None:

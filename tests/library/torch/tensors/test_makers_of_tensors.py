@@ -191,3 +191,43 @@ def test_subclasses_with_constructors() -> None:
     found = same(program, x)
     found[0].as_subclass(torch.Tensor).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
+
+
+FLAGS = ([True, False, True], [False, False, True], [False, True, True], [True, True, False], [True, False, False])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_flags_in_a_list_that_vary_are_data(backend: str) -> None:
+    """The second call shows that they vary, and what is compiled then serves all."""
+
+    def program(flags: list[bool], x: torch.Tensor) -> Any:
+        ended = torch.tensor(flags)
+        return ended, x * ~ended, torch.tensor(tuple(flags), dtype=torch.bool).sum(), torch.tensor([flags[0]])
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    for flags in FLAGS:
+        assert told(compiled(flags, torch.arange(3.0))) == told(program(flags, torch.arange(3.0)))
+    assert framejit.statistics()["graphs"] == 2
+    for others in ([1, False, True], [True, 2, False], [1.5, False, True], [True, False]):
+        x = torch.arange(float(len(others)))
+        try:
+            expected: Any = told(program(others, x))
+        except TypeError:  # `~` of floats
+            with pytest.raises(TypeError):
+                compiled(others, x)
+        else:
+            assert told(compiled(others, x)) == expected
+
+
+def test_a_flag_that_decides_is_still_guarded() -> None:
+    def program(flags: list[bool], x: torch.Tensor) -> Any:
+        mask = torch.tensor(flags)
+        flags.append(not flags[0])
+        return x * mask if flags[1] else (x + mask, len(flags))
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for flags in FLAGS * 2:
+        ours, theirs = list(flags), list(flags)
+        assert told(compiled(ours, torch.arange(3.0))) == told(program(theirs, torch.arange(3.0))) and ours == theirs

@@ -1,0 +1,71 @@
+"""Finds what varies in the state of a split call, so that resume functions needn't learn it: sizes and numbers that depend on data, and computed data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+
+from framejit.guards.dynamic import DATA, Dimensions
+from framejit.guards.source import CellContents, Path
+from framejit.objects.arrays.arrayoperands import is_unbacked
+from framejit.objects.core.object import Object, settle
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.types.cellobject import CellObject
+
+MOST_VALUES = 256
+"""The most values in lists, iterators and the like that are looked at in search of tensors."""
+
+
+def varying_of(value: Object | None, place: Path) -> Iterator[tuple[Path, Dimensions]]:
+    """What varies in the value of a variable: the paths of numbers, of tensors with their dimensions, and of data. `place`: the path of the value."""
+    if isinstance(value, CellObject):
+        value, place = value.content, (*place, (CellContents, None))
+    value = None if value is None else settle(value)
+    if value is None or value.source is not None:
+        return
+    if isinstance(value, TensorObject):
+        sizes = varying_sizes(value.fake)
+        if sizes:
+            yield place, sizes
+    elif value.depends_on_data and value.cls in (int, float):
+        yield place, None
+    if holds_computed(value):
+        yield (*place, DATA), None
+
+
+def varying_sizes(fake: torch.Tensor) -> frozenset[int]:
+    """The dimensions of a tensor whose sizes depend on data."""
+    return frozenset(dim for dim, size in enumerate(fake.shape) if is_unbacked(size)) if fake.layout is torch.strided else frozenset()
+
+
+def holds_computed(value: Object) -> bool:
+    """Return whether a value is, or holds, a tensor that the call has computed from floats from outside."""
+    seen, waiting = {id(value)}, [value]
+    while waiting and len(seen) <= MOST_VALUES:
+        held = settle(waiting.pop())
+        if held.source is not None:
+            continue
+        if isinstance(held, TensorObject):
+            if is_computed_from_floats(held.node):
+                return True
+            continue
+        found = [part for part in held.referents() if id(part) not in seen]
+        seen.update(map(id, found))
+        waiting += found
+    return False
+
+
+def is_computed_from_floats(node: fx.Node) -> bool:
+    """Return whether a node's result depends on a tensor of floats from outside."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        part = waiting.pop()
+        fake = part.meta.get("example_value")
+        if part.op == "placeholder" and isinstance(fake, torch.Tensor) and fake.dtype.is_floating_point:
+            return True
+        found = [other for other in part.all_input_nodes if other not in seen]
+        seen.update(found)
+        waiting += found
+    return False
