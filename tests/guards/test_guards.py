@@ -35,7 +35,7 @@ from framejit.guards.kinds import (
     ValueIs,
     same_constant,
 )
-from framejit.guards.relations import Distinct, Element, Same, StorageAliasing
+from framejit.guards.relations import Distinct, Element, LiesInBase, Same, StorageAliasing
 from framejit.guards.shape_vm import ShapeInstruction, ShapeProgram
 from framejit.guards.shapes import Read, ShapesHold
 from framejit.guards.source import (
@@ -294,7 +294,7 @@ def test_every_kind_explains_itself() -> None:
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
         DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
         DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
-        Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True),
+        Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True), LiesInBase(x, HERE, y),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
         ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
     ]  # fmt: skip

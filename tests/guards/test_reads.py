@@ -304,7 +304,7 @@ def registered() -> list[Any]:
 
 NOT_READS = frozenset({
     "clear", "pop", "popitem", "popleft", "sort", "reverse", "__next__", "next", "print", "input", "breakpoint", "exit", "exec", "eval", "open", "help",
-    "super", "locals", "globals",
+    "super", "locals", "globals", "getrandbits",
 })  # fmt: skip
 
 
