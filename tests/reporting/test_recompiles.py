@@ -299,6 +299,20 @@ def test_the_log_tells_of_hooks_by_their_number(told):
     TOLD["in_order_of_dict"] = text
 
 
+def test_a_view_that_has_other_memory_than_its_base(told):
+    f = framejit.compile(lambda one, other: (one.add_(1), other * 2)[1], backend="aot_eager")
+    base = torch.zeros(4)
+    views = base[:3], base[1:]
+    f(*views)
+    told()
+    base.data = torch.zeros(4)
+    f(*views)
+    text = told()
+    expected = "expected that it has the memory of the tensor that it is a view of; found a view that has other memory than its base"
+    assert expected in text and "don't assign to .data" in text, text
+    TOLD["lies_in_base"] = text
+
+
 def test_every_kind_of_guard_is_told_of():
     if len(TOLD) >= 10:  # the tests above have run
         assert set(kinds_of_guards()) == {*TOLD, "shapes_hold"}  # for that, see tests/guards/test_shape_guards.py

@@ -326,3 +326,52 @@ def test_a_change_that_autograd_does_not_record_leaves_the_record_of_a_tensor(ki
         for one, other in zip(outcomes(compiled), outcomes(program), strict=True):
             assert torch.equal(one, other)
 
+
+def written_without_record(one: torch.Tensor, other: torch.Tensor) -> Any:
+    with torch.no_grad():
+        other.mul_(2)
+    return one * 3
+
+
+def written_with_record(one: torch.Tensor, other: torch.Tensor) -> Any:
+    one += 1
+    other[0] = one[::2].sum()
+    return other * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [written_without_record, written_with_record])
+def test_gradients_through_computed_views_that_overlap(program: Any, backend: str) -> None:
+    """AOTAutograd's copy of what was written to one of them became the record of their base, and gradients were zeros."""
+
+    def outcomes(run: Any) -> Any:
+        leaf = torch.arange(1.0, 7.0).requires_grad_()
+        base = leaf * 2
+        views = base[:4], base[1:5]
+        result = run(*views)
+        (result.sum() + views[1].square().sum()).backward()
+        return result, *views, leaf.grad
+
+    for one, other in zip(outcomes(framejit.compile(program, backend=backend)), outcomes(program), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_views_of_varying_sizes_that_overlap_and_leave(backend: str) -> None:
+    def program(one: torch.Tensor, other: torch.Tensor) -> Any:
+        one.mul_(2)
+        return other.view(-1), other.t()
+
+    def outcomes(run: Any) -> Any:
+        found = []
+        for size in (4, 6, 5):
+            base, apart = torch.arange(8.0), torch.arange(8.0)
+            for views in ((base[:4], apart[:size]), (base[1:5], base[:size]), (base[:4], base[:size]), (base[:size], base[1:5])):
+                results = run(*views)
+                results[0].add_(1)
+                found += [each.clone() for each in (*results, *views)]
+        return found
+
+    for one, other in zip(outcomes(framejit.compile(program, backend=backend)), outcomes(program), strict=True):
+        assert torch.equal(one, other)
+
