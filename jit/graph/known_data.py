@@ -20,6 +20,7 @@ from framejit import breaks
 from framejit.graph.call_data import CallData
 from framejit.graph.demands import RestartVarying
 from framejit.graph.fake import storages
+from framejit.graph.fractions import outcome_of_tensors
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import PURE_TARGETS, draws
@@ -134,8 +135,10 @@ class KnownData:
         return None if found is None or not isinstance(other, TensorObject) else (found[0], other, found[2])
 
     def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
-        """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins; None if it doesn't."""
-        return self._state.part(CallData).truth_of_tensor(tensor)
+        """Return whether the one element of a node's tensor is true, if that follows from the data of inputs when the call begins, or from the range of
+        what the graph draws; None if it doesn't."""
+        found = outcome_of_tensors(self._state, tensor)
+        return self._state.part(CallData).truth_of_tensor(tensor) if found is None else found
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
         """Restart the trace if the graph changes a tensor on whose data the trace depends, since the next call would find other data: with symbols for ints,

@@ -34,6 +34,7 @@ from framejit import breaks
 from framejit.errors import CHECK_FAILED
 from framejit.graph.check_order import ASSERT
 from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of, storages
+from framejit.graph.fractions import outcome_of_numbers
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.graph.trace_state import TraceState
 from framejit.objects.core.object import Object
@@ -288,10 +289,10 @@ class Unbacked:
         return made
 
     def value(self, number: UnbackedNumber) -> Any:
-        """The value of a number that follows from the checks in the graph; None if it doesn't follow."""
+        """The value of a number that follows from the checks in the graph, or from the range of what it draws; None if it doesn't follow."""
         sym = number.sym(self._state.vm)
         if type(sym) not in CLASSES:
-            return sym
+            return outcome_of_numbers(self._state, number) if sym is None else sym
         expr = sym.node.expr
         if type(sym) is SymBool:
             return True if statically_known_true(sym) else False if statically_known_false(sym) else None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit.graph.fractions import FRACTIONS
 from framejit.graph.unbacked import DRAWS
 from framejit.library.random.draws import DRAW, ORDERS
 from framejit.library.random.generator_draws import DRAW_FROM
@@ -37,6 +38,35 @@ def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -
         arguments: Any = node.args[-4:-1] if node.target is DRAW_NUMBERS else node.args[1:4]
         return bounds_of_numbers(node.args[0] in ("random", "Random"), *arguments)
     return None
+
+
+UNITS = frozenset({(), (0, 1)})
+"""The bounds, where a function that draws has any, between which its floats lie."""
+
+
+def is_fraction(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -> bool:
+    """Return whether a node returns drawn floats, each of which is at least 0 and less than 1. Floats of 16 bits may be rounded to 1."""
+    passed = [node]
+    while gives_part(node):
+        node = node.args[0]  # type: ignore[assignment]
+        passed.append(node)
+    drawn = node.meta.get("example_value")
+    if not isinstance(drawn, torch.Tensor) or drawn.dtype not in (torch.float32, torch.float64):
+        return False
+    source: Any = node.args[0] if node.target is operator.getitem and node.args[1] == 0 else node
+    if not isinstance(source, fx.Node):
+        return False
+    if source.target is DRAW_FROM:
+        is_unit = json.loads(str(source.args[1]))[0] in ("rand", "rand_like")
+    elif source.target is DRAW or source.target is DRAW_NUMBERS:
+        function, numbers, _ = source.args[-4:-1] if source.target is DRAW_NUMBERS else source.args[1:4]
+        is_unit = function in ("random", "random_sample", "rand") or (function == "uniform" and tuple(numbers) in UNITS)  # type: ignore[arg-type]
+    else:
+        is_unit = source.target in (torch.rand, torch.rand_like)
+    return is_unit and not are_changed([part for part in passed if isinstance(part.meta.get("example_value"), torch.Tensor)])
+
+
+FRACTIONS.append(is_fraction)
 
 
 def gives_part(node: fx.Node) -> bool:
