@@ -613,7 +613,7 @@ def log_compilation(subject: Subject, origin: Origin, pool: Pool | None) -> None
     if origin.cause is not None:
         STATISTICS.add("recompiles")
         recompiles.log(name, number, subject.own, call, subject.history.varying if subject.options.learns_sizes else {})
-    elif subject.entries:
+    elif subject.entries and not subject.own:
         recompiles.log_other(name, number, subject.entries, call, detail=False)
     elif pool is not None:
         recompiles.log_other(name, number, tuple(pool.entries()), call, detail=True)

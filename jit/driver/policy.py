@@ -52,6 +52,11 @@ class Subject:
     entries: tuple[Entry, ...]
     own: tuple[Entry, ...]
 
+    @property
+    def is_compiled(self) -> bool:
+        """Return whether there is compiled code for such calls: first steps of optimizers may have run uncompiled so far."""
+        return any(entry not in self.history.first_steps for entry in self.own)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -79,7 +84,7 @@ def is_allowed(subject: Subject) -> bool:
         return False
     if here == "fail_on_recompile":
         raise recompiles.error(subject.name, "the stance is fail_on_recompile", subject.own, subject.call)
-    if subject.own and (subject.options.config.fail_on_recompile or config.current().fail_on_recompile):
+    if subject.is_compiled and (subject.options.config.fail_on_recompile or config.current().fail_on_recompile):
         raise recompiles.error(subject.name, "the option fail_on_recompile is set", subject.own, subject.call)
     return True
 
@@ -93,7 +98,7 @@ def decide(subject: Subject) -> Decision:
             return Decision(None, limit, subject.own)
     if len(subject.entries) >= subject.options.config.accumulated_recompile_limit:
         return Decision(None, limit_text("accumulated_recompile_limit", subject.options.config), subject.entries)
-    return Decision(cause)
+    return Decision(cause if subject.is_compiled else None)
 
 
 def note_varying(subject: Subject) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from agreement import Comparison
 
@@ -135,3 +136,30 @@ def test_arguments_that_vary_are_symbolic_after_the_break_at_once() -> None:
 
 def test_without_dynamic_each_number_is_compiled() -> None:
     assert counts_of(read_everywhere, 3, dynamic=False) == {"graphs": 9, "recompiles": 6, "graph_breaks": 6, "fallbacks": 0}
+
+
+def test_the_compilation_after_an_uncompiled_first_step_is_no_recompile() -> None:
+    """Backends that compile a backward pass as a whole leave an optimizer's first step uncompiled, so that the second call is the first that is compiled."""
+    results = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        weight = torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.Adam([weight], lr=0.1)
+
+        def step(x: torch.Tensor, weight: torch.Tensor = weight, optimizer: torch.optim.Optimizer = optimizer) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = (weight * x).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        framejit.reset()
+        called = framejit.compile(step, backend="aot_eager") if compiles else step
+        before = framejit.statistics()
+        with framejit.config.replace(fail_on_recompile=True):
+            results.append([called(torch.arange(3.0) + n) for n in range(4)] + [weight.detach()])
+        after = framejit.statistics()
+    assert all(map(torch.equal, *results))
+    assert after["recompiles"] == before["recompiles"] and after["graphs"] - before["graphs"] == 1
+    with framejit.config.replace(fail_on_recompile=True), pytest.raises(framejit.RecompileError):
+        called(torch.ones(1))
