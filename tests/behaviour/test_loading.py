@@ -208,7 +208,11 @@ SAID_TO_TORCH = {
 """Programs that use torch's own tracer after framejit has compiled something without it."""
 
 
-@pytest.mark.parametrize(("said", "imports"), [(said, True) for said in SAID_TO_TORCH] + [("graph_break", False), ("mark_dynamic", False)])
+@pytest.mark.parametrize(
+    ("said", "imports"),
+    [pytest.param(said, True, marks=() if said in ("graph_break", "set_stance") else pytest.mark.slow) for said in SAID_TO_TORCH]
+    + [("graph_break", False), pytest.param("mark_dynamic", False, marks=pytest.mark.slow)],
+)
 def test_what_is_said_to_torchs_tracer_later_counts(said: str, imports: bool) -> None:
     program, wanted = SAID_TO_TORCH[said]
     first = f"{FIRST}\nassert 'torch._dynamo' not in sys.modules\nx = torch.ones(3)\n" + ("import torch._dynamo\n" if imports else "")

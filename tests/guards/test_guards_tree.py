@@ -445,7 +445,7 @@ def test_tree_of_a_dead_object_matches_nothing_at_its_address() -> None:
 
 def test_the_first_failing_guard_of_a_tree_whose_class_is_gone() -> None:
     """Nothing of the class is looked at, nor of what may be at its address now."""
-    for _ in range(50):
+    for _ in range(8):
         root, cls = Root(), type("Gone", (), {"__slots__": ("slotted",), "name": "here"})
         pinned, slotted = root.child(Pinned, cls), slot(root).child(SlotMember, vars(cls)["slotted"])
         guards = [TypeIs(pinned, HERE, type), Equals(pinned.child(TypeAttr, "name"), HERE, "here"), IsMissing(slotted, HERE)]
