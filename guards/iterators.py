@@ -54,14 +54,16 @@ MAPPINGS = (dict, getattr(builtins, "frozendict", dict))
 def field(iterator: Any, name: str) -> tuple[Any, ...]:
     """A tuple of one item, a field of an iterator. The tuple is empty if there is no such field, or the field is empty.
 
-    "sequence" is the container that an iterator of OVER_SEQUENCES iterates over; "intact" says whether that container, a dict, has kept its size. Other names
-    are those in FIELDS, which are those of CPython's sources. The tuple of a zip_longest is copied.
+    "sequence" is the container that an iterator of OVER_SEQUENCES iterates over; "intact" says whether that container, a dict, has kept its size; "position" is
+    that of a `reversed` that hasn't ended. Other names are those in FIELDS, which are those of CPython's sources. The tuple of a zip_longest is copied.
     """
     cls = type(iterator)
     if name in FIELDS.get(id(cls), ()):
         value = iterator_field(iterator, name)
         return () if value is Unset else (value,)
     over = gc.get_referents(iterator)[:1] if cls in OVER_SEQUENCES and cls is not RANGE_ITERATOR else []
+    if name == "position":
+        return tuple(iterator.__reduce__()[2] for _ in over) if cls is reversed else ()
     if cls in DICT_ITERATORS:
         over = [mapping for mapping in over if issubclass(type(mapping), MAPPINGS)]
         if name == "intact":

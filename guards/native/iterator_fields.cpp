@@ -13,7 +13,7 @@ namespace framejit {
 namespace {
 
 constexpr Py_ssize_t n_fields = std::size(FJ_IteratorFields);
-constexpr const char *sequence_fields[iterator_own] = {"sequence", "intact"};
+constexpr const char *sequence_fields[iterator_own] = {"sequence", "intact", "position"};
 PyTypeObject *types[n_fields]; /* whose field it is; all outlive the module */
 
 PyObject **object_at(PyObject *iterator, const FJ_IteratorField &field) {

@@ -132,8 +132,11 @@ int check_layout(PyObject *iterator) {
 PyObject *sequence_field(PyObject *iterator, Py_ssize_t which) {
     switch (shape_of(iterator)) {
         case Shape::forward:
-        case Shape::backward:
-            return which == iterator_sequence ? Py_XNewRef(reinterpret_cast<FJ_SequenceIterator *>(iterator)->sequence) : nullptr;
+        case Shape::backward: {
+            const auto *over = reinterpret_cast<FJ_SequenceIterator *>(iterator);
+            if (which == iterator_position) return over->sequence != nullptr && Py_IS_TYPE(iterator, &PyReversed_Type) ? PyLong_FromSsize_t(over->index) : nullptr;
+            return which == iterator_sequence ? Py_XNewRef(over->sequence) : nullptr;
+        }
         case Shape::dict_forward:
         case Shape::dict_backward: {
             const auto *over = reinterpret_cast<FJ_DictIterator *>(iterator);

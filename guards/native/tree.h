@@ -278,8 +278,8 @@ inline PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallVie
 /* iterators.cpp */
 PyObject *sequence_field(PyObject *iterator, Py_ssize_t which);
 int init_iterators();
-/* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size. */
-constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_own = 2;
+/* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size; the position of a `reversed`. */
+constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_position = 2, iterator_own = 3;
 
 /* caches.cpp */
 int init_caches();

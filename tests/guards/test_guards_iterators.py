@@ -22,7 +22,7 @@ from framejit.guards.iterators import LIST_REVERSE_ITERATOR, upcoming
 from framejit.guards.kinds import Equals, IsMissing, IsPresent
 from framejit.guards.source import MISSING, Root
 
-FIELDS = ("sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for name in names))
+FIELDS = ("sequence", "intact", "position", *(name for names in ITERATOR_FIELDS.values() for name in names))
 
 
 def look(iterator: Any, kind: Any, payload: Any) -> Any:
@@ -178,6 +178,7 @@ def test_other_iterators_show_nothing() -> None:
         assert look(value, IteratorItem, 0) is MISSING
         for name in ("intact", "enumerate.count", "zip.strict", "islice.it"):
             assert look(value, IteratorField, name) is MISSING
+        assert look(value, IteratorField, "position") == 1 if type(value) is reversed else look(value, IteratorField, "position") is MISSING
 
 
 class Token:
@@ -250,7 +251,7 @@ makers = [lambda: iter([marker] * 4), lambda: reversed([marker] * 4), lambda: it
 for make in makers:
     root = Root()
     slot = root.child(Local, Slot(0, "x"))
-    names = ["sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for name in names)]
+    names = ["sequence", "intact", "position", *(name for names in ITERATOR_FIELDS.values() for name in names)]
     payloads = [(IteratorItem, k) for k in range(6)] + [(IteratorField, name) for name in names]
     sources = [slot.child(*payload) for payload in payloads]
     trees = [build([], [source], []).tree for source in sources] + [build([IsPresent(source, None)], [], []).tree for source in sources]

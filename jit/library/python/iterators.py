@@ -110,7 +110,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
     is_sequence = not is_barred and vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
     if not is_sequence:
         vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
-    return ReversedItems(vm, sequence)
+    return ReversedItems(vm, sequence, abstract.length(vm, sequence).constant(vm) - 1)
 
 
 def string_iter(vm: VM, text: Object) -> Object:

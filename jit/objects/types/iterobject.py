@@ -12,7 +12,7 @@ from framejit import breaks
 from framejit._runtime import ITERATOR_FIELDS
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end
+from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end, settle
 from framejit.objects.core.registry import wraps
 from framejit.program import classes
 
@@ -146,17 +146,31 @@ class ReverseIterator(IteratorObject):
         return [self.sequence]
 
 
+HELD_IN: dict[tuple[Any, Any], str] = {}
+"""The attribute that holds all items of sequences in Python, by the functions that are their `__len__` and `__getitem__`, which read nothing else. The native
+interpreter may call these once more: nothing shows it."""
+
+
 class ReversedItems(IteratorObject):
-    """`reversed` of an object of one of the program's classes. Its length is asked for when the iterator is made, and for each length hint."""
+    """`reversed` of an object of a class in Python. Its length is asked for when the iterator is made, and for each length hint.
 
-    __slots__ = ("vm", "place", "sequence", "index")
+    `held`: the attribute that holds the items, by HELD_IN, of a sequence from outside; None if there is none. Only then the iterator survives a graph break.
+    """
 
-    def __init__(self, vm: VM, sequence: Object) -> None:
+    __slots__ = ("vm", "place", "sequence", "index", "held")
+
+    def __init__(self, vm: VM, sequence: Object, index: int) -> None:
         super().__init__(reversed)
         self.vm = vm
         self.place = vm.place()
         self.sequence: Object | None = sequence
-        self.index = abstract.length(vm, sequence).constant(vm) - 1
+        self.index = index
+        name = HELD_IN.get((vm.raw_type_lookup(sequence.cls, "__len__"), vm.raw_type_lookup(sequence.cls, "__getitem__")))
+        self.held = abstract.getattr_(vm, sequence, name) if name is not None and sequence.source is not None else None
+
+    def is_steady(self) -> bool:
+        """Return whether the real sequence has the items, and the length, that the trace has seen."""
+        return self.held is not None and settle(self.held).source is not None and not self.vm.effects.is_mutated(self.held)
 
     def next(self, vm: VM) -> Object | None:
         """Objects/enumobject.c: reversed_next: any exception that is raised ends the iteration."""
@@ -182,7 +196,15 @@ class ReversedItems(IteratorObject):
         return left if abstract.length(vm, self.sequence).constant(vm) >= left else 0
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.restart(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
+        if self.sequence is None:
+            cg.load_const(())
+            cg.call_const(reversed, 1)
+            return
+        if not self.is_steady():
+            self.vm.restart(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
+        cg.load(self.sequence)
+        cg.load_const(self.index)
+        cg.call_const(reversed_at, 2)
 
     def referents(self) -> list[Object]:
         return [] if self.sequence is None else [self.sequence]

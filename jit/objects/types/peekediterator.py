@@ -21,7 +21,7 @@ from framejit.guards.kinds import Equals, IsMissing, IsPresent, TypeIs
 from framejit.guards.source import Source
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.core.registry import wraps
-from framejit.objects.types.iterobject import ForeignIterator
+from framejit.objects.types.iterobject import ForeignIterator, ReversedItems
 from framejit.program import classes
 
 MANY_STEPS = 1000
@@ -33,10 +33,11 @@ LIVE = (LIST_ITERATOR, LIST_REVERSE_ITERATOR, *DICT_ITERATORS)
 class PeekedIterator(Object):
     """An iterator from outside over a range, list, tuple, string, bytes or dict.
 
-    `steps`: how often the trace has stepped it; `over`: the list or dict, whose changes it would see; `ended`: whether it has ended, for good.
+    `steps`: how often the trace has stepped it; `over`: the list or dict, whose changes it would see; `ended`: whether it has ended, for good; `walk`: how a
+    `reversed` of an object in Python is stepped.
     """
 
-    __slots__ = ("steps", "items", "over", "ended")
+    __slots__ = ("steps", "items", "over", "ended", "walk")
     is_true = True
     replays_first = True
 
@@ -46,6 +47,7 @@ class PeekedIterator(Object):
         self.items: Sequence[Any] | None = None
         self.over: Object | None = None
         self.ended = False
+        self.walk: ReversedItems | None = None
 
     def iter(self, vm: VM) -> Object:
         return self
@@ -58,6 +60,11 @@ class PeekedIterator(Object):
             self.break_graph(vm, f" after {MANY_STEPS} steps in one trace")
         if self.items is None:
             self.look(vm)
+        if self.walk is not None:
+            if not self.walk.is_steady():
+                self.break_graph(vm, " over a sequence that was changed")
+            vm.trail.set(self, "steps", self.steps + 1)
+            return self.walk.next(vm)
         if self.over is not None and vm.effects.is_mutated(self.over):
             self.break_graph(vm, f" over a {classes.name(self.over.cls)} that was changed")
         steps, items = self.steps, self.items
@@ -82,10 +89,11 @@ class PeekedIterator(Object):
             if over is not None and self.cls in LIVE:
                 vm.trail.fill(self, "over", vm.observe(over))
             elif over is not None and self.cls in BACKWARD:
-                if over.cls is not tuple:
-                    self.break_graph(vm, f" over a {classes.name(over.cls)}")
-                assert over.source is not None
-                vm.guard(TypeIs, over.source, tuple)
+                if over.cls is tuple:
+                    assert over.source is not None
+                    vm.guard(TypeIs, over.source, tuple)
+                else:
+                    vm.trail.fill(self, "walk", self.walk_over(vm, vm.observe(over)))
             if over is not None and self.cls in DICT_ITERATORS:
                 if field(self.value, "intact") != (True,):
                     self.break_graph(vm, " over a dict that has changed its size")
@@ -93,10 +101,26 @@ class PeekedIterator(Object):
                 vm.guard(Equals, self.source.child(IteratorField, "intact"), True)
         vm.trail.fill(self, "items", upcoming(self.value))
 
+    def walk_over(self, vm: VM, sequence: Object) -> ReversedItems:
+        """The `reversed` of an object in Python, in this one's position. Breaks unless the native interpreter may step this one as well."""
+        (index,) = field(self.value, "position")
+        walk = ReversedItems(vm, sequence, index)
+        if not walk.is_steady():
+            self.break_graph(vm, f" over a {classes.name(sequence.cls)}")
+        assert self.source is not None
+        vm.guard(Equals, self.source.child(IteratorField, "position"), index)
+        return walk
+
     def replay(self, cg: Codegen) -> None:
         if not self.steps:
             return
         cg.load(self)
+        if self.walk is not None:
+            cg.load_const(-1 if self.walk.sequence is None else self.walk.index)
+            cg.load_const(self.walk.sequence is None)
+            cg.call_const(move_back, 3)
+            cg.pop_top()
+            return
         if self.steps == 1:
             cg.load_const(None)
             cg.call_const(next, 2)
@@ -119,6 +143,13 @@ def field_of(vm: VM, iterator: Object, name: str) -> Object | None:
 def advance(iterator: Any, steps: int) -> None:
     """Run by generated code: take the items that the trace has taken; the last step may have found the end."""
     for _ in range(steps):
+        next(iterator, None)
+
+
+def move_back(iterator: Any, index: int, has_ended: bool) -> None:
+    """Run by generated code: set the position of a `reversed`, or end it."""
+    iterator.__setstate__(index)
+    if has_ended:
         next(iterator, None)
 
 

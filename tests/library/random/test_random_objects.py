@@ -187,5 +187,5 @@ def test_the_state_of_the_process_is_told_apart_from_others() -> None:
 
 @pytest.mark.slow
 def test_with_inductor() -> None:
-    for program in (of_python, of_numpy, seeded, made_inside):
+    for program in (of_python, of_numpy, seeded, made_inside, orders_of_numbers, bits):
         does_as_eager(State, lambda s: program(s)[0], "inductor")
