@@ -153,7 +153,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
         # AOTAutograd makes results that are views of an input again, from another tensor if it has replaced inputs that overlap.
-        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples), **BACKWARD_AUTOCAST):
+        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory([info.value for info in inner.inputs]), **BACKWARD_AUTOCAST):
             fn, boxed = unbox(_call_or_leave(inner, examples))
         guards = contexts.guards(request)
         _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled

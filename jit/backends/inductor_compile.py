@@ -104,7 +104,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     """
     patches = dict(config_patches or {})
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
-    shared = share_memory(example_inputs)
+    shared = not functorch_config.view_replay_for_aliased_outputs or share_memory(example_inputs)  # the former: see backends/compile.py
     apart = offsets_in(gm, example_inputs) + promises_in(gm)
     parts = CompiledParts()
     inner = functools.partial(compile_inner, parts=parts, memories=memory.Memories.of(gm.graph), apart=apart, compilation=underway.current())

@@ -222,8 +222,7 @@ class GraphInputs:
 
     def _reject_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
         """Break for changes of tensors that AOTAutograd makes nothing right of. What is no view of a tensor is put together with others by `set_`, which
-        torch can't do with memory of a symbolic size; views of symbolic sizes are lost among the results. Other views are made again from their base, and
-        guarded to lie in it.
+        torch can't do with memory of a symbolic size. Views are made again from their base, and guarded to lie in it.
         """
         tensors = [described.value for described in inputs]
         sources = {id(described.value): described.source for described in inputs}
@@ -234,7 +233,7 @@ class GraphInputs:
             for together in overlapping_in_one_storage(tensors, written):
                 if not have_one_base(together):
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base or dtype"))
-                if any(id(tensor) in of_any_size for tensor in together):
+                if together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose size varies, and that has the memory of another one"))
                 if any(tensor.requires_grad and not tensor.is_leaf for tensor in together):  # the copy of what is written into the base would be its record
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, of which autograd has a record"))
