@@ -35,6 +35,7 @@ from framejit.objects.tensors.storageobject import key_of
 from framejit.objects.tensors.tensorkind import TensorKind, kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
+from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
 
 
@@ -226,6 +227,7 @@ class GraphInputs:
         """
         tensors = [described.value for described in inputs]
         sources = {id(described.value): described.source for described in inputs}
+        records = self.state.modes.initial.grad or any(node.target in MODE_CHANGES for node in self.state.outermost.kept)
         of_any_size = {id(described.value) for described in inputs if has_symbolic_sizes(described.node.meta["example_value"])}
         with torch._C.DisableTorchFunction():
             if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):
@@ -235,7 +237,8 @@ class GraphInputs:
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base or dtype"))
                 if together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose size varies, and that has the memory of another one"))
-                if any(tensor.requires_grad and not tensor.is_leaf for tensor in together):  # the copy of what is written into the base would be its record
+                # The copy of what is written into the base would be its record.
+                if records and any(tensor.requires_grad and not tensor.is_leaf for tensor in together):
                     self.state.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, of which autograd has a record"))
                 for source in [sources[id(tensor)] for tensor in together]:
                     self.state.vm.relate(LiesInBase, source, source.child(TensorAttribute, "_base"))
