@@ -140,6 +140,10 @@ class Dynamic:
         """Return terms by which the numbers at these paths are symbolic too."""
         return replace(self, varying={**self.varying, **dict.fromkeys(paths)})
 
+    def gives_symbols(self) -> bool:
+        """Return whether sizes or numbers may be symbolic: more than data has been seen to vary."""
+        return self.all or any(path[-1] != DATA for path in self.varying)
+
     def varies_below(self, source: Source) -> bool:
         """Return whether data of the tensor at a path, or a number in it, has been seen to vary, or that of all tensors in an object that holds it."""
         path = source.path()

@@ -109,7 +109,7 @@ class Tracer:
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
-        self.graph.copies_calls = config.copy_repeated and not changing and not dynamic.all and not dynamic.varying
+        self.graph.copies_calls = config.copy_repeated and not changing and not dynamic.gives_symbols()
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.answers = Answers(self.trail, withheld, self.user_stack)
