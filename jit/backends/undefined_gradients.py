@@ -143,8 +143,9 @@ def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[
 
 
 def origin_of(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
-    """The node of AOTAutograd's that has returned a result, or the base of which the result is a view, and the place of that among the node's results. If the
-    result leads to one of the nodes `outside` before, since it is a view of an input, that node. None if there is none.
+    """The node of AOTAutograd that has returned a result, or the base of which the result is a view, and the place among the node's results.
+
+    If the result is a view of an input, it leads to one of the nodes `outside` first: then it is that node. None if there is neither.
     """
     node, place = (result.grad_fn, result.output_nr) if isinstance(result, torch.Tensor) else (None, 0)
     for _ in range(MOST_VIEWS):

@@ -255,7 +255,7 @@ def moved_path(path: Path, old: Path, new: Path) -> Path:
 
 
 def with_these(known: Mapping[Path, Dimensions], found: Mapping[Path, Dimensions]) -> Mapping[Path, Dimensions]:
-    """What is known to vary, after more was found."""
+    """The sizes and numbers that are known to vary, with those that were found added."""
     return {**known, **{path: with_more(known.get(path, NONE), dimensions) for path, dimensions in found.items()}}
 
 

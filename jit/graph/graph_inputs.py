@@ -91,7 +91,7 @@ class GraphInputs:
     def _refusal(self, kind: TensorKind, tensor: torch.Tensor) -> breaks.Break | None:
         """The reason why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
         reason = kind.refusal(tensor)
-        if reason is None and is_dense(tensor) and self.state.is_one_autograd_node and lies_elsewhere(tensor):
+        if reason is None and has_own_memory(tensor) and self.state.is_one_autograd_node and lies_elsewhere(tensor):
             return breaks.UnsupportedValue("a view that has other data than its base, since one of them has been given that")
         return reason
 
@@ -217,7 +217,7 @@ class GraphInputs:
         made = [node.meta.get("example_value") for node in results if node.op != "placeholder"]
         memory = storages([fake for fake in made if isinstance(fake, torch.Tensor)])
         for described in inputs if memory else ():
-            is_view = described.is_tensor and not described.is_state and is_dense(described.value) and described.value._is_view()
+            is_view = described.is_tensor and not described.is_state and has_own_memory(described.value) and described.value._is_view()
             if is_view and not memory.isdisjoint(storages([described.node.meta["example_value"]])):
                 self.state.vm.relate(LiesInBase, described.source, described.source.child(TensorAttribute, "_base"))
 
@@ -248,7 +248,7 @@ class GraphInputs:
         return described.symbolic.inputs_with_data(described, self.known) if isinstance(described.symbolic, PartsContext) else [described]
 
 
-def is_dense(tensor: torch.Tensor) -> bool:
+def has_own_memory(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is a plain one, with its data in its own memory."""
     return tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
 

@@ -51,7 +51,7 @@ def is_computed(described: GraphInput) -> bool:
 @rule(Phase.CHECK_CHANGE)
 def reject_unrecorded_change(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change that autograd doesn't record (`x.data.mul_(2)`, `x.detach().add_(1)`) of a tensor from outside that has a record: where
-    gradients are recorded, AOTAutograd copies the new data into the tensor after the graph, and this copy would be its record. Leaves it copies to otherwise.
+    gradients are recorded, AOTAutograd copies the new data into the tensor after the graph, and this copy would be its record. Leaves change in another way.
     """
     if not state.is_one_autograd_node or not torch.is_grad_enabled():
         return

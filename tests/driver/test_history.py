@@ -19,7 +19,7 @@ class Counter:
 
 
 def counts_of(make: Callable[[], Callable[..., Any]], calls: int, **options: Any) -> dict[str, int]:
-    """What framejit counts in calls that give what they give in eager."""
+    """Compare the calls with eager, and return what framejit has counted meanwhile."""
     framejit.reset()
     eager, traced = make(), make()
     compiled = framejit.compile(traced, backend="eager", **options)

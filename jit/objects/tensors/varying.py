@@ -19,7 +19,7 @@ MOST_VALUES = 256
 
 
 def varying_of(value: Object | None, place: Path) -> Iterator[tuple[Path, Dimensions]]:
-    """What varies in the value of a variable: the paths of numbers, of tensors with their dimensions, and of data. `place`: the path of the value."""
+    """The paths of numbers, of tensors (with their dimensions) and of data that vary in the value of a variable. `place`: the path of the value."""
     if isinstance(value, CellObject):
         value, place = value.content, (*place, (CellContents, None))
     value = None if value is None else settle(value)

@@ -14,7 +14,7 @@ import framejit
 
 
 def compared(program: Callable[..., Any], calls: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """What framejit counts while the calls give what they give in eager."""
+    """Compare the calls with eager, and return what framejit has counted meanwhile."""
     framejit.reset()
     compiled = framejit.compile(program, backend="eager")
     before = framejit.statistics()

@@ -109,7 +109,7 @@ def test_forward(program: Callable[..., Any], backend: str, monkeypatch: pytest.
 
 
 def test_gradients_around() -> None:
-    """Code before and behind attention is differentiated. On the CPU, attention itself can't be differentiated, nor can it in eager."""
+    """Code before and after attention is differentiated. On the CPU, attention itself can't be differentiated, nor can it in eager."""
     compiled = framejit.compile(lambda x, q, k, v: flex_attention(q, k, v, score_mod=lambda score, *place: score + 1).sum() * x, backend="eager")
     x = torch.ones((), requires_grad=True)
     compiled(x, *heads()).backward()
