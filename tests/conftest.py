@@ -60,7 +60,18 @@ def own_evaluator() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the objects that exist before the first test from garbage collection, which would otherwise go through them again and again."""
+    exempt_from_collection()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def exempt_after_module() -> Iterator[None]:
+    """What a test module leaves behind is collected or exempted after its last test: many tests collect garbage, and would go through it each time."""
+    yield
+    exempt_from_collection()
+
+
+def exempt_from_collection() -> None:
+    """Collect garbage, and exempt the objects that are left from later collections."""
     gc.collect()
     gc.freeze()
 
