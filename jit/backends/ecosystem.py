@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from framejit.errors import UnsupportedTorch
 from framejit.process import underway
@@ -191,3 +192,9 @@ def reader_of_data() -> int:
 def assert_size_stride(tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], name: str | None) -> None:
     """Check the sizes and strides of a tensor, as Inductor's code does, by torch's function in C. Raises AssertionError. `name`: the operator that made it."""
     torch._C._dynamo.guards.assert_size_stride(tensor, size, stride, name)
+
+
+def resolve_again(operator: OpOverload) -> None:
+    """Let torch's Python dispatcher look up an operator's kernels again, of which some have been added or taken away: it keeps what it has found, and crashes
+    where that is gone."""
+    operator._dispatch_cache.clear()

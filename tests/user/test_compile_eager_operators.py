@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -160,6 +161,21 @@ def test_kernels_are_freed_and_torchs_come_back() -> None:
     outer.close()
     assert not has_ours() and not outer.kernels
     assert torch.equal(torch.bitwise_not(x), -1 - x)
+
+
+@pytest.mark.parametrize("call", [torch.Tensor.clone, torch.bitwise_not])
+def test_torchs_python_dispatcher_notices_that_kernels_come_and_go(call: Callable[..., Any]) -> None:
+    """The first operator has a kernel for all devices, and the second one for the CPU."""
+    x = torch.randint(0, 100, (3, 4))
+    expected = call(x)
+    for _ in range(2):
+        with framejit.compile_eager_operators(call.__name__) as compiled:
+            with enable_python_dispatcher():
+                found = [call(x) for _ in range(3)]
+            assert sum(compiled.kernels.values()) == 1
+        with enable_python_dispatcher():
+            found.append(call(x))
+        assert all(torch.equal(each, expected) for each in found)
 
 
 def test_nothing_is_compiled_while_something_else_is_traced() -> None:

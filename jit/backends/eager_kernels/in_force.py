@@ -12,6 +12,7 @@ from typing import Any
 from torch._ops import OpOverload
 
 from framejit.backends.eager_kernels.kernel_maker import KernelMaker
+from framejit.backends.ecosystem import resolve_again
 from framejit.process.one_at_a_time import free_in_child
 from framejit.process.when_needed import when_needed
 
@@ -42,6 +43,7 @@ def open_all(operators: Sequence[OpOverload]) -> None:
                     maker = KernelMaker(operator)
                     name, _, overload = operator.name().partition(".")
                     _in_force[operator] = Replaced(maker, native.Operator(name, overload, maker))
+                    resolve_again(operator)
                 _in_force[operator].users += 1
                 done.append(operator)
         except BaseException:
@@ -57,7 +59,13 @@ def close_all(operators: Sequence[OpOverload]) -> None:
             replaced.users -= 1
             if not replaced.users:
                 del _in_force[operator]
-                replaced.operator.close()
+                give_back(operator, replaced)
+
+
+def give_back(operator: OpOverload, replaced: Replaced) -> None:
+    """Let an operator have torch's kernel again."""
+    replaced.operator.close()
+    resolve_again(operator)
 
 
 def makers(operators: Sequence[OpOverload]) -> dict[OpOverload, KernelMaker]:
@@ -78,6 +86,6 @@ def forget() -> None:
 def _close() -> None:
     """Give all operators torch's kernels back, before the interpreter ends that compiles them."""
     with _lock:
-        for replaced in _in_force.values():
-            replaced.operator.close()
+        for operator, replaced in _in_force.items():
+            give_back(operator, replaced)
         _in_force.clear()
