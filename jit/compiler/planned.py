@@ -11,6 +11,7 @@ from framejit import breaks, logs
 from framejit._runtime import CompiledFunction
 from framejit.bytecode.instruction import Position
 from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
+from framejit.compiler.counters import check_counters
 from framejit.compiler.traced import Attempt
 from framejit.driver.compiled_module import home
 from framejit.driver.prediction import OutcomeCheck
@@ -84,6 +85,7 @@ def plan_end(attempt: Attempt, result: Object, after_break: AfterBreak | None = 
     announce_settings(attempt, after_break)
     planned = plan_code(tracer, result)
     tracer.check_generators()
+    check_counters(attempt)
     check_read_later(tracer, planned.outputs, None if after_break is None else result)
     later = guards_of_backwards(tracer, planned.outputs)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))

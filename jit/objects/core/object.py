@@ -120,6 +120,10 @@ class Object:
             vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
+    def replaced(self) -> list[tuple[Source, Object]]:
+        """The paths at which the trace has stored other values, for a value from outside that holds others: each path with the value."""
+        return []
+
     def is_generator(self) -> bool:
         """Return whether this is a generator of the trace, which the interpreter resumes."""
         return False

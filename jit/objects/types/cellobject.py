@@ -7,7 +7,7 @@ from typing import Any
 
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, CellContents, Source
-from framejit.objects.core.object import VM, Codegen, Object
+from framejit.objects.core.object import VM, Codegen, Object, settle
 from framejit.objects.core.registry import wraps
 
 
@@ -44,6 +44,9 @@ class CellObject(Object):
         vm.trail.set(self, "written", True)
         if self.source is not None:
             vm.effects.mutated(self)
+
+    def replaced(self) -> list[tuple[Source, Object]]:
+        return [] if self.source is None or self.content is None or not self.written else [(self.source.child(CellContents), settle(self.content))]
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_const(CellType, 0)

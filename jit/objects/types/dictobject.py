@@ -283,6 +283,13 @@ class DictObject(Namespace):
         vm.trail.set(self, "entries", self.entries | {key: (self.entries[key][0], later(key, self.entries[key][1])) for key in changed})
         vm.effects.mutated(self)
 
+    def replaced(self) -> list[tuple[Source, Object]]:
+        if self.source is None or self.rewritten:
+            return []
+        table = {**self.entries, **self.stores}
+        found = [(self.source.child(Item, name), settle(entry[1])) for name, entry in table.items() if type(name) is str and entry is not None]
+        return [(source, value) for source, value in found if value.source is not source]
+
     # Protocols.
 
     def instance_dict(self, vm: VM) -> Namespace | None:
