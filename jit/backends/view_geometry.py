@@ -1,4 +1,4 @@
-"""Views of inputs that a graph changes, with sizes, strides or offsets that vary: they are made after the graph, which returns these numbers instead."""
+"""Views of inputs that a graph changes. If sizes, strides or offsets vary, they are made after the graph, which returns these numbers instead."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class VaryingView:
 
 
 def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-    """Take such views out of `request.gm`, in place; returns a function that makes a callable for the graph return them all the same, None if there are none.
+    """Take such views with varying numbers out of `request.gm`, in place, and make AOTAutograd see the others as views; returns a function that makes a
+    callable for the graph return what it did before, None if nothing has changed.
 
     AOTAutograd regenerates views of inputs. If their numbers vary (`x[i]`), it uses the layout of the graph's result, a view of the input's new value.
     That begins where its own memory does, and Inductor may lay it out differently: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie
@@ -48,8 +49,9 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
         return None
     graph = request.gm.graph
     placeholders = graph.find_nodes(op="placeholder")
-    changed = {memory_of(placeholders[index]): placeholders[index] for index in request.changed}
+    changed: dict[int | None, fx.Node] = {memory: placeholders[index] for index in request.changed if (memory := memory_of(placeholders[index])) is not None}
     results, numbers = list(outputs_of(graph)), list[Any]()
+    bases = {changed[memory]: None for node in results if (memory := memory_of(node)) in changed and is_one_of_several(node)}
     symbols = symbols_of(placeholders)
     views = []
     for index, node in enumerate(results):
@@ -61,11 +63,25 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
             with graph.inserting_before(graph.output_node()):
                 numbers += number_nodes(graph, geometry, symbols)
             results[index] = base
-    if not views:
+    if not views and not bases:
         return None
-    graph.output_node().args = ((*results, *numbers),)
+    graph.output_node().args = ((*results, *numbers, *bases),)
     request.gm.recompile()
     return lambda fn: giving_views(fn, views, len(results))
+
+
+def is_one_of_several(node: fx.Node) -> bool:
+    """Return whether a result that requires a gradient is a view of an operator with several results, such as `unbind`, or a view of one.
+
+    AOTAutograd returns such views of an input as if they had memory of their own, unless the graph also returns another tensor that lies there. If the
+    graph changes the input without a record, their memory is that of its new value, which is then copied to the input.
+    """
+    return node.meta["example_value"].requires_grad and any(made_of.target is operator.getitem and gives_several(made_of.args[0]) for made_of in lineage(node))
+
+
+def gives_several(node: Any) -> bool:
+    """Return whether the value of a node is a tuple or a list."""
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("example_value"), (tuple, list))
 
 
 def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]:
@@ -82,14 +98,17 @@ def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]
 
 def is_placed_by_program(node: fx.Node) -> bool:
     """Return whether a view, or one that it is a view of, was made by `as_strided` with an offset, which counts from the beginning of the storage."""
+    return any(has_offset(made_of) for made_of in lineage(node))
+
+
+def lineage(node: fx.Node) -> Iterator[fx.Node]:
+    """A view, and the nodes that it is a view of, but for a graph's input."""
     memory = memory_of(node)
     made_of: fx.Node | None = node
     while made_of is not None and made_of.op != "placeholder":
-        if has_offset(made_of):
-            return True
+        yield made_of
         gives_item = made_of.target is operator.getitem  # of a tuple, or of a tensor
         made_of = next((used for used in made_of.all_input_nodes if gives_item or memory_of(used) == memory), None)
-    return False
 
 
 def has_offset(node: fx.Node) -> bool:
@@ -123,7 +142,7 @@ def number_nodes(graph: fx.Graph, numbers: Sequence[Any], symbols: dict[sympy.Ba
 
 
 def giving_views(fn: Callable[..., Any], views: Sequence[VaryingView], count: int) -> Callable[..., Any]:
-    """`fn`, which returns `count` results, and numbers after them, with the views made from these."""
+    """`fn`, which returns `count` results, and more after them, with the views made from the numbers that follow the results."""
 
     def run(*args: Any) -> Any:
         given = fn(*args)

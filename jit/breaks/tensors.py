@@ -141,8 +141,9 @@ class NotInsideAutogradNode(BreakOf):
 
     AOTAutograd, and so Inductor, compiles the backward of a graph as a whole. Autograd knows no tensors between the graph's inputs and its outputs. None that
     leaves the graph can become a leaf (`requires_grad_()`), be made as a leaf (`torch.ones(..., requires_grad=True)`), or have its memory replaced
-    (`resize_`, `out=` of another size), and the program can't look at its `grad_fn`. So the graph ends there, and the tensor is an input of the next one.
-    With the backend "eager", all of these but the last are part of the graph.
+    (`resize_`, `out=` of another size), and the program can't look at its `grad_fn`. Nor can it be `x.detach()` of an argument `x`, if values with a gradient
+    have been written to it. So the graph ends there, and the tensor is an input of the next one.
+    With the backend "eager", all of these but `grad_fn` are part of the graph.
     """
 
     id = "FJ035"

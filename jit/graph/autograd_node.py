@@ -35,6 +35,7 @@ SPENT = ("backward through the graph a second time", "has been modified by an in
 """The message of autograd's error if a result's record was used up."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
+WRITES_DETACHED = breaks.NotInsideAutogradNode("a recorded change in memory of an argument, through a tensor detached from it,")
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
@@ -106,6 +107,7 @@ class AutogradNode:
         for node, fake in zip(outputs, fakes, strict=True):
             if isinstance(fake, torch.Tensor) and (reason := kind_in_graph(fake).refusal_as_output(self._state, node)) is not None:
                 self._make_natively(node, reason)
+        self._check_detached(outputs)
         memory = storages(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
             if storages([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
@@ -171,6 +173,16 @@ class AutogradNode:
                 reached = gradient_paths([fake]).leaves
                 if all(id(leaf) in places for leaf in reached):
                     self._state.vm.restart(places[id(reached[0])], breaks.NotInsideAutogradNode("requires_grad_() of a tensor that leaves the graph,"))
+
+    def _check_detached(self, outputs: Iterable[fx.Node]) -> None:
+        """Restart where a result lies in the memory of an argument, isn't a view of it for autograd, and has a record, since it was changed: AOTAutograd would
+        make it again from the argument."""
+        inputs = [fake for fake in self._state.input_fakes() if kind_in_graph(fake).has_memory]
+        bases, memory = {id(base_of(fake)) for fake in inputs}, storages(inputs)
+        for node in outputs:
+            fake = node.meta["example_value"]
+            if isinstance(fake, torch.Tensor) and fake.requires_grad and id(base_of(fake)) not in bases and storages([fake]) & memory:
+                self._make_natively(node, WRITES_DETACHED)
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
         """Restart the trace, to break at the instruction that has made this node."""
@@ -242,6 +254,11 @@ class TensorSnapshot:
             if recording and not is_input and keeps_elements(name):
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None
+
+
+def base_of(fake: torch.Tensor) -> torch.Tensor:
+    """The tensor that a view is a view of; the tensor itself if it is no view."""
+    return fake if fake._base is None else fake._base
 
 
 def is_expanded(fake: torch.Tensor) -> bool:

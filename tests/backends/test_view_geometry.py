@@ -145,3 +145,41 @@ def test_gradients_through_a_row_of_a_changed_weight(backend: str) -> None:
             (row * plain).sum().backward()
             found.append((row.detach(), plain, weight.grad))
         torch.testing.assert_close(*found)
+
+
+def first_of_several(x):
+    with torch.no_grad():
+        x.mul_(2)
+    return x.unbind(0)[0].view(-1), x
+
+
+def pieces(x):
+    with torch.no_grad():
+        x[0] = x.sum()
+    return *x.split(2), x.chunk(3)[1].t()
+
+
+def iterated(x):
+    with torch.no_grad():
+        x.add_(1)
+    _, second, _ = x
+    return (second,)
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [first_of_several, pieces, iterated], ids=lambda program: program.__name__)
+def test_views_of_operators_with_several_results_lie_in_the_argument_that_is_changed(program: Callable[..., Any], backend: str) -> None:
+    found = []
+    for run in (program, framejit.compile(program, backend=backend, fullgraph=True)):
+        leaf = torch.arange(9.0).view(3, 3).requires_grad_()
+        x = leaf * 1
+        results = run(x)
+        (results[0] * 3).sum().backward()
+        with pytest.raises(RuntimeError, match="Such functions do not allow the output views to be modified inplace") as raised:
+            results[0].add_(1)
+        with torch.no_grad():
+            results[0].mul_(10)
+            x.add_(1)
+        found.append(([value.detach().clone() for value in results], x.detach(), leaf.grad, str(raised.value)))
+    torch.testing.assert_close(found[1][:-1], found[0][:-1])
+    assert found[1][-1] == found[0][-1]

@@ -154,6 +154,21 @@ def data_of_an_argument_that_is_averaged(x, y):
     return x * y
 
 
+@program(leaf_and_plain, inner_and_plain)
+def recorded_changes_of_a_detached_argument(x, y):
+    a, b = y.data, x.data[1:]
+    a[0] = x.sum()
+    b += y[0] + a[1] * 2
+    return a, b, a * 2
+
+
+@program(leaf_and_plain, inner_and_plain)
+def a_view_of_a_detached_argument_changed_with_a_record(x, y):
+    a = y.detach()
+    a[:, 1:] = x.sum()
+    return a[1], y * 2
+
+
 @program(leaf, inner, plain)
 def an_argument_as_result(x):
     return x, x * 2, x.detach(), x.view(-1)
