@@ -325,3 +325,21 @@ def test_a_view_made_without_gradients_may_be_changed_beside_its_base(backend):
 
     for ours, eagers in zip(played_with(framejit.compile(f, backend=backend, fullgraph=True)), played_with(f), strict=True):
         assert torch.equal(ours, eagers) and ours.requires_grad == eagers.requires_grad
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_a_view_made_without_gradients_of_a_changed_argument_is_a_result(backend):
+    def program(x):
+        rows = x[1:]
+        rows.clamp_(0, 4)
+        return rows
+
+    compiled = framejit.compile(program, backend=backend)
+    found = []
+    for run in (program, compiled, compiled):
+        x = torch.arange(6.0).requires_grad_() * 2
+        with torch.no_grad():
+            rows = run(x)
+            rows.add_(1)
+        found.append([rows.requires_grad, rows.tolist(), x.tolist()])
+    assert found[1:] == found[:1] * 2
