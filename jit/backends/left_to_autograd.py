@@ -14,7 +14,8 @@ from framejit.graph.inner import nodes_inside
 
 REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",
-    "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)", "A view was created in no_grad mode and its base or another view of its base has been",
+    "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)",
+    "A view was created in no_grad mode and its base or another view of its base has been",
 )  # fmt: skip
 """AOTAutograd's errors if a graph changes one of two inputs in a storage that aren't views of one tensor, or one of which was made without gradients
 (torch/_functorch/_aot_autograd/input_output_analysis.py); if it changes the result of `as_strided` on a view (aten/src/ATen/FunctionalStorageImpl.cpp);

@@ -19,6 +19,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from framejit import breaks
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import is_of_others, storages, version_of
+from framejit.graph.function_views import first_passed_by
 from framejit.graph.gradient_paths import gives_gradients, gradient_paths
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.spelling import is_spelled_in_full
@@ -36,6 +37,7 @@ SPENT = ("backward through the graph a second time", "has been modified by an in
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
 WRITES_DETACHED = breaks.NotInsideAutogradNode("a recorded change in memory of an argument, through a tensor detached from it,")
+SHARES_MEMORY = breaks.NotInsideAutogradNode("a view with a backward of its own (a Function's, or a hooked module's) that shares memory with a result,")
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
@@ -108,6 +110,9 @@ class AutogradNode:
             if isinstance(fake, torch.Tensor) and (reason := kind_in_graph(fake).refusal_as_output(self._state, node)) is not None:
                 self._make_natively(node, reason)
         self._check_detached(outputs)
+        passed_by = first_passed_by(self._state.outermost.fx, outputs, self._state.input_fakes())
+        if passed_by is not None:
+            self._make_natively(passed_by, SHARES_MEMORY)
         memory = storages(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
             if storages([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told

@@ -21,6 +21,21 @@ def gives_gradients(target: Any) -> bool:
     return getattr(target, "__name__", "") == "differentiable_"
 
 
+PASSES_GRADIENTS: set[Any] = set()
+"""Functions whose results are views of their arguments with a node of autograd in between."""
+
+
+def passes_on(function: Any) -> Any:
+    """Register such a function."""
+    PASSES_GRADIENTS.add(function)
+    return function
+
+
+def passes_gradients(target: Any) -> bool:
+    """Return whether a node with this target gives views of its arguments that have a node of autograd of their own."""
+    return target in PASSES_GRADIENTS
+
+
 class TracedGradient(torch.autograd.Function):
     """A Function whose backward the trace has traced. Its nodes have a `rule`, whose `again` and `once` say whether a backward pass can be differentiated."""
 

@@ -174,6 +174,53 @@ def an_argument_as_result(x):
     return x, x * 2, x.detach(), x.view(-1)
 
 
+# Views with a backward of their own.
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+@program(leaf, inner)
+def reversed_beside_what_it_is_made_of(x):
+    y = x * 2
+    return Reversed.apply(y), y
+
+
+@program(leaf, inner)
+def reversed_beside_its_data(x):
+    y = Reversed.apply(x * 2)
+    return y, y.detach()
+
+
+@program(leaf, inner)
+def views_of_what_is_reversed(x):
+    y = Reversed.apply(x)
+    return y[1:], y.view(-1), *Reversed.apply(x * 3).unbind(0)
+
+
+class ShapedAgain(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return (x * 2).view(-1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.view(2, 3) * 5
+
+
+@program(leaf, inner)
+def a_view_of_what_a_function_makes(x):
+    y = ShapedAgain.apply(x)
+    return y, y.detach(), y[1:]
+
+
 # Own gradients and hooks.
 
 

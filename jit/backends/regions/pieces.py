@@ -26,6 +26,7 @@ from framejit.backends.regions.description import Indescribable, labels, of_node
 from framejit.backends.regions.repeats import Repeat, repeats
 from framejit.backends.regions.work import work_of
 from framejit.backends.request import GraphRequest, InputInfo
+from framejit.graph.function_views import views_with_backward
 from framejit.graph.metadata import CHANGES, OF_BACKWARD
 from framejit.graph.statistics import changed_statistics
 from framejit.torch_state.torch_modes import MODE_CHANGES, exit_keeping_casts
@@ -79,7 +80,7 @@ def cut(request: GraphRequest, least: int, work: int) -> list[Piece]:
     (see work.py), as far as there are enough repetitions. Raises Uncuttable."""
     graph = request.gm.graph
     nodes = in_groups(graph)
-    if len(nodes) <= least or not all(map(is_movable, nodes)):
+    if len(nodes) <= least or not all(map(is_movable, nodes)) or any(views_with_backward(graph)):
         raise Uncuttable
     try:
         found = [in_larger_parts(repeat, nodes, work) for repeat in repeats(labels(nodes), crossings(nodes, request.modes.grad), least)]

@@ -80,6 +80,7 @@ class GradientRule:
         def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
             return function.apply(self, graphs, results, saved, kept, *inputs)
 
+        differentiable_.dirty = self.dirty  # type: ignore[attr-defined]
         return differentiable_
 
 

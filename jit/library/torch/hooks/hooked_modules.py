@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
+from framejit.graph.gradient_paths import passes_on
 from framejit.graph.tokens import of_token, standing_for, token_for
 from framejit.torch_state.own_operators import declare_operator
 
@@ -54,6 +55,7 @@ def hearing(token: torch.Tensor) -> BackwardHook | HeardByOperators:
     return BackwardHook(hooks.module, hooks.full, hooks.before)
 
 
+@passes_on
 def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: list[int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors among a module's `count` arguments, after a node that receives their gradients."""
     if isinstance(hook, HeardByOperators):
@@ -62,6 +64,7 @@ def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: lis
     return tuple([passed[place] for place in places])
 
 
+@passes_on
 def set_up_outputs(
     hook: BackwardHook | HeardByOperators, inputs: int, input_places: list[int] | None, count: int, places: list[int], *tensors: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:

@@ -291,3 +291,29 @@ def test_the_warning_is_given_for_the_line_that_calls_backward() -> None:
             call(s)
         lines.append([(warning.filename, warning.lineno, str(warning.message)) for warning in seen])
     assert lines[0] == lines[1] and len(lines[0]) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_full_backward_hooks_hear_of_a_result_that_is_also_kept_detached(backend):
+    class Remembering(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+            self.seen, self.heard = [], []
+            self.inner.register_full_backward_hook(lambda module, inputs, outputs: self.heard.append(outputs[0].clone()))
+
+        def forward(self, x):
+            x = self.inner(x)
+            self.seen.append(x.detach())
+            return x
+
+    found = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        model = Remembering()
+        call = framejit.compile(model, backend=backend) if compiles else model
+        for _ in range(2):
+            call(torch.ones(2, 4)).pow(2).sum().backward()
+        found.append((model.seen, model.heard, model.inner.weight.grad))
+    assert len(found[1][1]) == 2
+    torch.testing.assert_close(*found)

@@ -1,0 +1,81 @@
+"""Finds results of a graph that are views of an autograd.Function's result which is a view itself, such as a gradient reversal's (`return x.view_as(x)`)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.graph.fake import storages
+from framejit.graph.gradient_paths import gives_gradients, passes_gradients
+from framejit.graph.metadata import CHANGES
+from framejit.graph.values import tensors_of
+
+
+def first_passed_by(graph: fx.Graph, outputs: Sequence[fx.Node], inputs: Iterable[torch.Tensor]) -> fx.Node | None:
+    """The first node that records a backward for a view by which AOTAutograd would pass; None if there is none.
+
+    AOTAutograd makes results in one memory again, as views of their base. So their gradients don't pass through the Function's backward. It leaves a result
+    as it is if that is the only one in its memory, or, in the memory of an input, if it is the Function's own result and the graph doesn't change the input.
+    """
+    of_inputs: set[int] | None = None
+    for view, recorder in views_with_backward(graph):
+        memory = memory_of(view)
+        beside = [node for node in outputs if memory_of(node) & memory]
+        differentiable = [node for node in beside if value_of(node).requires_grad]
+        if not differentiable or set(differentiable).isdisjoint(views_of(view)):
+            continue
+        of_inputs = storages(inputs) if of_inputs is None else of_inputs
+        if memory & of_inputs:
+            is_left = differentiable == [view] and not is_changed(graph, memory)
+        else:
+            is_left = len(beside) == 1
+        if not is_left:
+            return recorder
+    return None
+
+
+def views_with_backward(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """The views that have a backward of their own, each with the node that records it. A result that the Function has changed in place is no view."""
+    for node in graph.nodes:
+        given: Sequence[Any] = ()
+        if gives_gradients(node.target):
+            given = [result for index, result in enumerate(node.args[1]) if index not in node.target.dirty]
+        elif node.target is operator.getitem and passes_gradients(node.args[0].target):
+            given = [node]
+        for result in given:
+            if isinstance(result, fx.Node) and is_view(result) and value_of(result).requires_grad:
+                yield result, node
+
+
+def is_view(node: fx.Node) -> bool:
+    """Return whether a node gives a tensor in the memory of one of its arguments."""
+    return isinstance(value_of(node), torch.Tensor) and any(memory_of(used) & memory_of(node) for used in node.all_input_nodes)
+
+
+def views_of(view: fx.Node) -> set[fx.Node]:
+    """A view and the views of it, and the views of these."""
+    found = {view}
+    for node in view.graph.nodes:
+        if not found.isdisjoint(node.all_input_nodes) and memory_of(node) & memory_of(view):
+            found.add(node)
+    return found
+
+
+def is_changed(graph: fx.Graph, memory: set[int]) -> bool:
+    """Return whether an operator of the graph writes to a memory."""
+    changing = [node for node in graph.nodes if not gives_gradients(node.target)]
+    return any(memory_of(used) & memory for node in changing for used in node.meta.get(CHANGES, ()))
+
+
+def memory_of(node: fx.Node) -> set[int]:
+    """The storages of the tensors that a node gives."""
+    return storages(tensors_of(value_of(node)))
+
+
+def value_of(node: fx.Node) -> Any:
+    """A node's value in the trace."""
+    return node.meta.get("example_value")
