@@ -1,8 +1,6 @@
-"""id() and thread numbers: identities that the trace can compare and look up, although it doesn't know addresses."""
+"""id(): identities that the trace can compare and look up, although it doesn't know addresses."""
 
 from __future__ import annotations
-
-import _thread
 
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core.finalizers import has_address
@@ -29,9 +27,3 @@ def id_(vm: VM, obj: Object) -> Object:
 def is_new_each_time(source: Source) -> bool:
     """Return whether a value from outside is a new object each time it is read: the size of a tensor, or something in such a value."""
     return source.is_new_each_time or (source.base is not None and is_new_each_time(source.base))
-
-
-@models(_thread.get_ident)
-def get_ident(vm: VM) -> Object:
-    """The number of the running thread, which differs between calls: it can only be used for look-ups (reprlib's recursion check)."""
-    return IdObject(vm.const(_thread))

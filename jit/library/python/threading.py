@@ -1,4 +1,4 @@
-"""threading: attributes of a local object are the current thread's, and a free lock is held from the guard walk to the last change that is made under it."""
+"""threading: the number and the local attributes are those of the running thread, and a free lock is held from the guard walk to the last change under it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from framejit.guards.locks import HeldLock, is_free
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, object_getattribute, object_setattr
 from framejit.objects.core.registry import models, wraps
+from framejit.objects.types.constobject import ConstObject
 from framejit.program import classes
 
 LEFT = breaks.UnsupportedCall("a lock that the compiled code would hold for longer than the program does")
@@ -56,6 +57,37 @@ def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
     if any(name in vars(cls) for cls in type(value).__mro__[: type(value).__mro__.index(_thread._local)] for name in OWN_CODE):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
     return ThreadLocalObject(type(value), source, value)
+
+
+class ThreadNumber(ConstObject):
+    """The number of the running thread. It is guarded when it is asked for, and not before."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(_thread.get_ident(), None, pending=True)
+
+    def constant(self, vm: VM) -> Any:
+        if self.pending:
+            vm.guards.read(_thread.get_ident)
+            vm.guards.rest_on_process("the number of a thread")
+            vm.trail.fill(self, "pending", False)
+        return self.value
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return vm.const(symbol == "==") if symbol in ("==", "!=") and isinstance(other, ThreadNumber) else None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.call_const(_thread.get_ident, 0)
+
+
+@models(_thread.get_ident)
+def get_ident(vm: VM) -> Object:
+    """Modules/_threadmodule.c: thread_get_ident."""
+    return ThreadNumber()
 
 
 class LockObject(Object):

@@ -211,7 +211,7 @@ def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
 def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = call_special) -> Object | None:
     """The first result of these special methods that isn't NotImplemented: (owner, name, argument) for each; None if there is none."""
     for owner, name, argument in attempts:
-        found = None if is_refused(owner, argument, name) else call(vm, owner, name, argument)
+        found = None if is_refused(vm, owner, argument, name) else call(vm, owner, name, argument)
         if found is not None and not abstract.is_not_implemented(found):
             return found
     return None
@@ -221,11 +221,18 @@ KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), comp
 """The classes whose instances the C slots of a number accept, apart from subclasses of its own class."""
 
 
-def is_refused(a: Object, b: Object, name: str) -> bool:
-    """Return whether the C slot of a number or string would return NotImplemented, because the other operand isn't of a kind that it accepts."""
-    if a.cls not in FOLDABLE or b.is_knowable():
+def is_refused(vm: VM, a: Object, b: Object, name: str) -> bool:
+    """Return whether the C slot of a number or string would return NotImplemented, because the other operand isn't of a kind that it accepts. The slot may be
+    one that a subclass, such as an IntEnum, inherits."""
+    if b.is_knowable():
         return False
-    return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))
+    owner = a.cls if a.cls in FOLDABLE else owner_of_slot(vm.raw_type_lookup(a.cls, name))
+    return owner in FOLDABLE and not (owner in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(owner, (owner,)))
+
+
+def owner_of_slot(found: Any) -> Any:
+    """The class whose C slot a special method is; None for another method."""
+    return found.__objclass__ if type(found) is WrapperDescriptorType else None
 
 
 def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:

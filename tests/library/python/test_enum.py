@@ -283,3 +283,34 @@ def test_members_that_are_pickled_by_their_class_outside() -> None:
     framejit.reset()
     compiled = framejit.compile(round_trip, backend="eager")
     assert compiled(torch.ones(2)) == compiled(torch.ones(2)) == round_trip(torch.ones(2))
+
+
+class Axis(IntEnum):
+    ROW = 0
+    COLUMN = 2
+
+
+class Half(float, Enum):
+    HALF = 0.5
+
+
+class Count(int):
+    pass
+
+
+def test_members_that_are_numbers_on_the_left_of_tensors_and_of_other_objects() -> None:
+    class Reflecting:
+        def __radd__(self, other: Any) -> Any:
+            return "reflected", other
+
+    def arithmetic(x: torch.Tensor) -> Any:
+        column, count = Axis.COLUMN, Count(3)
+        column += x  # type: ignore[assignment]
+        found = [Axis.COLUMN + x, Axis.COLUMN * x, Axis.COLUMN - x, Axis.COLUMN / x, Axis.COLUMN**x, Axis.COLUMN // x, Half.HALF * x, count - x, column]
+        found += [Axis.COLUMN == x, Axis.ROW < x, Axis.ROW != x, Axis.COLUMN & x.long()]
+        return found, Axis.COLUMN + Reflecting(), Axis.COLUMN == [1], Axis.COLUMN * [x], tried(lambda: Axis.ROW + None)
+
+    framejit.reset()
+    compiled = framejit.compile(arithmetic, backend="eager", fullgraph=True)
+    (found, *rest), (expected, *others) = compiled(torch.arange(1.0, 3)), arithmetic(torch.arange(1.0, 3))
+    assert all(map(torch.equal, found, expected)) and repr(rest) == repr(others)

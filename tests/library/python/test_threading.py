@@ -1,4 +1,4 @@
-"""threading.local in compiled code: each thread has its own attributes."""
+"""threading.local and numbers of threads in compiled code: each thread has its own attributes, and its own number."""
 
 from __future__ import annotations
 
@@ -116,3 +116,53 @@ def test_a_subclass_with_a_constructor_is_left_to_eager():
     with pytest.raises(framejit.Unsupported, match="attributes are found by C code"):
         framejit.compile(use, backend="eager", fullgraph=True)(x)
     assert torch.equal(framejit.compile(use, backend="eager")(x), x * 2)
+
+
+def test_the_number_of_the_running_thread_is_compared_and_looked_up():
+    mine, names = threading.get_ident(), {threading.get_ident(): "mine", ("k", threading.get_ident()): 2}
+
+    def where(x):
+        number = threading.get_ident()
+        return x + 1, number == mine, names.get(number), names.get(("k", number)), number in {mine}, [mine].count(number), number == threading.get_ident()
+
+    framejit.reset()
+    compiled = framejit.compile(where, backend="eager", fullgraph=True)
+    for run in (lambda function: function(), in_thread, lambda function: function()):
+        found, expected = run(lambda: compiled(torch.ones(2))), run(lambda: where(torch.ones(2)))
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    assert framejit.statistics()["recompiles"] == 1
+
+
+def test_a_number_that_is_only_returned_serves_all_threads():
+    def number(x):
+        found = threading.get_ident()
+        return x + 1, found, found == threading.get_ident(), bool(found)
+
+    framejit.reset()
+    compiled = framejit.compile(number, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1:] == (threading.get_ident(), True, True)
+    assert in_thread(lambda: compiled(torch.ones(2))[1] == threading.get_ident())
+    assert framejit.statistics()["recompiles"] == 0
+
+
+def test_the_running_thread_is_found_by_its_number():
+    def name(x):
+        thread = threading.current_thread()
+        return x * 2, thread.name, thread is threading.main_thread()
+
+    compiled = framejit.compile(name, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1:] == name(torch.ones(2))[1:]
+    assert in_thread(lambda: compiled(torch.ones(2))[1] == threading.current_thread().name)
+    assert compiled(torch.ones(2))[2]
+
+
+def test_the_number_of_a_thread_across_a_graph_break():
+    def numbers(x):
+        begun = threading.get_ident()
+        framejit.graph_break()
+        return x + 1, begun, begun == threading.get_ident(), {begun: 1}[threading.get_ident()]
+
+    compiled = framejit.compile(numbers, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == numbers(torch.ones(2))[1:]
+    assert in_thread(lambda: compiled(torch.ones(2))[2])
