@@ -66,6 +66,7 @@ class Dynamic:
         fixes_data: whether it may depend on the values of data that has been seen to vary, since a graph break would be an error.
         aliases_vary: whether paths that led to one object in one call have led to several objects in another.
         differs: says of a number at a path whether another function that continues the same calls has fixed another one there.
+        compares: whether comparisons of numbers among the arguments depend on their outcome alone, also of numbers that aren't symbolic.
     """
 
     all: bool = False
@@ -78,6 +79,7 @@ class Dynamic:
     fixes_data: bool = False
     aliases_vary: bool = False
     differs: Callable[[Path, float], bool] | None = None
+    compares: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor whose sizes are symbolic: those that the program has marked, those that vary, or all."""
@@ -118,6 +120,10 @@ class Dynamic:
         if self.differs is not None and not self.fixed and self.differs(source.path(), value):
             return self.floats or type(value) is int
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
+
+    def may_compare(self, source: Source, value: float) -> bool:
+        """Return whether comparisons of a number from outside that isn't symbolic may be guarded by their outcome: an argument is often a count of steps."""
+        return self.compares and not self.fixed and (self.floats or type(value) is int) and is_argument(source)
 
     def _is_item(self, path: Path) -> bool:
         """Return whether the number at a path is in a list, tuple or dict of which all numbers vary."""

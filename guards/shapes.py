@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from framejit.guards.kinds import Change
 from framejit.guards.relations import Relation
 from framejit.guards.shape_vm import LARGEST, SMALLEST, ShapeProgram
-from framejit.guards.source import Call, Source, UserLine
+from framejit.guards.source import Call, Path, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import size_of, strides_and_offset
 
@@ -117,6 +117,13 @@ class ShapesHold(Relation):
         read = self.reads[inputs[0]]
         path, step = self.paths[read.path].path(), STEPS.get(read.what)
         return Change(path if step is None else (*path, (step, None if step is TensorOffset else read.dim)), type(self))
+
+    def changed_numbers(self, call: Call) -> list[Path]:
+        """The paths of the ints and floats on which the demand depends that a call doesn't meet. In each call that meets it, one of them is another."""
+        values = self.values(call)
+        number = None if None in values else self.failing(call)
+        reads = [] if number is None else [self.reads[index] for index in self.program.inputs_of(number)]
+        return [self.paths[read.path].path() for read in reads if read.what not in STEPS]
 
     def failure(self, number: int) -> tuple[str, str, UserLine | None]:
         """The numbers that the demand of an instruction is about, the demand as text, and the user's line that needs it."""

@@ -433,6 +433,7 @@ class Compiler:
             fixes_data=self.options.fullgraph,
             aliases_vary=self.history.aliases_vary,
             differs=functools.partial(self.history.differs, family) if self.options.learns_sizes and self.resumed_after is not None else None,
+            compares=self.options.learns_sizes,
         )
 
     def kept_call(self, call: Call, origin: Origin) -> Any:

@@ -18,6 +18,7 @@ from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Equals, Guard
 from framejit.guards.relations import Same
+from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Index, Path
 from framejit.program.naming import short
 from framejit.reporting import recompiles
@@ -116,6 +117,8 @@ def note_varying(subject: Subject) -> bool:
         if isinstance(guard, Same) and not guard.check(value, subject.call):
             subject.history.aliases_vary = True
         found |= dict.fromkeys(flags_beside(subject, guard, value))
+        if isinstance(guard, ShapesHold):
+            found |= {path: None for path in guard.changed_numbers(subject.call) if path not in subject.history.varying}
         other = guard.varying(value)
         if other is not None and other.path() not in subject.history.varying:
             found[other.path()] = None  # untold: it becomes no symbol where the program looks at the items, or at the data

@@ -211,6 +211,11 @@ class Shapes:
         if self.dynamic.has_number(source, value) and self.give_symbol(number) and type(value) is int:
             self._state.fakes.symbolic = True
 
+    def make_comparable(self, number: NumberObject) -> bool:
+        """Give a symbol to an Object that stands for a number from outside in comparisons. False if these have to fix the number."""
+        source = number.source
+        return source is not None and self.dynamic.may_compare(source, number.value) and self.give_symbol(number)
+
     def number_of_flag(self, flag: ConstObject) -> NumberObject | None:
         """A bool from outside that has been seen to vary, as an int with a symbol. None for other bools."""
         source = flag.source

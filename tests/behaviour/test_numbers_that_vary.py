@@ -63,7 +63,7 @@ PROGRAMS: dict[str, tuple[tuple[Any, ...], Program]] = {
     "and": (INTS, lambda x, n: x * (n & 6)),
     "gcd": (INTS, lambda x, n: x * math.gcd(n, 12)),
     "whole logarithm": (INTS, lambda x, n: x * int(math.log2(n))),
-    "branch on two floats": (PAIRS, lambda x, pair: x * 2 if pair[0] < pair[1] else x),
+    "branch on two floats": (PAIRS, lambda x, pair: x * pair[0] if pair[0] < pair[1] else x),
     "larger of two floats": (CROSSED, lambda x, pair: x * max(pair)),
     "comparison of ints in arithmetic": (INTS, lambda x, n: x * (n * (n > 3) + (n < 5) * 2)),
     "comparison of floats in arithmetic": (FRACTIONS, lambda x, t: x * (t * (t > 0.5))),
@@ -109,6 +109,64 @@ def test_two_compilations(name: str, backend: str) -> None:
     values, program = PROGRAMS[name]
     counts = compared(program, values, backend)
     assert counts["graphs"] == 2 and counts["graph_breaks"] == counts["fallbacks"] == 0, counts["reasons"]
+
+
+ONLY_COMPARED: dict[str, tuple[tuple[Any, ...], Program, int]] = {
+    "a count within a limit": (INTS, lambda x, n: x * 2 if n < 100 else x, 1),
+    "each fourth step": ((0, 1, 2, 3, 4, 5, 6, 7), lambda x, n: x * 2 if (n + 1) % 4 == 0 else x + 1, 2),
+    "truth of an int": (SIGNED, lambda x, n: x + 1 if n else x, 1),
+    "two ints": (((1, 5), (2, 5), (3, 6), (4, 9)), lambda x, pair: x + 1 if pair[0] < pair[1] else x, 1),
+    "a size": ((1, 2, 3, 13), lambda x, n: x + 1 if n > x.size(0) else x, 2),
+    "a quotient": ((6, 7, 8, 9), lambda x, n: x + 1 if n // 3 < 9 else x, 1),
+    "an outcome that is returned": (INTS, lambda x, n: (x + 1, n > 3), 1),
+    "a float against a limit": (FRACTIONS, lambda x, t: x + 1 if t > 0.1 else x, 1),
+    "two floats": (PAIRS, lambda x, pair: x + 1 if pair[0] < pair[1] else x, 1),
+    "a dimension": ((0, -1, 0, -1), lambda x, n: x.sum(n + x.dim() if n < 0 else n), 2),
+    "a way that uses the number": ((0, 1, 2, 3), lambda x, n: x.repeat(n) if n else x, 2),
+}
+"""Values, a program that only compares them, or nearly so, and its number of compilations."""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", ONLY_COMPARED)
+def test_the_outcome_of_a_comparison_is_guarded_from_the_first_call_on(name: str, backend: str) -> None:
+    values, program, compilations = ONLY_COMPARED[name]
+    counts = compared(program, values, backend)
+    assert counts["frames"] == compilations and counts["graph_breaks"] == counts["fallbacks"] == 0, counts["reasons"]
+
+
+@pytest.mark.parametrize("name", ONLY_COMPARED)
+def test_strange_numbers_that_are_only_compared(name: str) -> None:
+    values, program, _ = ONLY_COMPARED[name]
+    if type(values[0]) is not tuple and name != "a way that uses the number":
+        compared(program, (*values[:2], *STRANGE[type(values[0])], *values, True), "eager")
+
+
+def test_a_number_that_is_also_used_is_a_constant_of_the_first_graph() -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = framejit.compile(lambda x, n: x.repeat(n) if n > 1 else x, backend=backend)
+    assert compiled(torch.ones(2), 3).shape == (6,)
+    assert [node.args[1] for node in graphs[0].graph.nodes if node.target == "repeat"] == [3]
+
+
+def test_a_comparison_after_a_break_in_a_loop() -> None:
+    """The state of a resume function holds the number; a generator compares it, and an exception ends a call in the middle."""
+
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        for step in range(3):
+            framejit.graph_break("in the loop")
+            if any(part > n for part in (step, step + 1)):
+                x = x + 1
+            if n == 7:
+                raise ValueError(n)
+        return x
+
+    assert compared(program, (0, 1, 2, 7, 3, 7, 0), "eager")["graph_breaks"]
 
 
 @pytest.mark.parametrize("name", [name for name, (values, _) in PROGRAMS.items() if type(values[0]) is not tuple and "a power" not in name])

@@ -100,6 +100,9 @@ class ShapesView(Protocol[Obj_co]):
     def make_symbolic(self, number: Any) -> None:
         """Give a number from outside a SymInt or SymFloat, if it is one of those that are to be symbolic."""
 
+    def make_comparable(self, number: Any) -> bool:
+        """Give a symbol to an Object that stands for a number from outside in comparisons. False if these have to fix the number."""
+
     def number(self, value: Any) -> Obj_co:
         """The Object of a SymInt that an operator has returned."""
 

@@ -113,7 +113,7 @@ class NumberObject(ConstObject):
     def truth(self, vm: VM) -> bool:
         if self.is_float_input(vm):
             return vm.graph.shapes.decide_float("!=", self, 0.0)
-        sym = self.symbolic(vm)
+        sym = to_compare(vm, self).symbolic(vm)
         return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
 
     def result(self, *values: Any) -> Any:
@@ -142,7 +142,7 @@ class NumberObject(ConstObject):
         if not (self.pending or other.pending):
             return None
         left, right = (other, self) if reflected else (self, other)
-        return compared(vm, symbol, left, right)
+        return compared(vm, symbol, to_compare(vm, left), to_compare(vm, right))
 
 
 class Deferred(ConstObject):
@@ -252,6 +252,19 @@ def plain_number(vm: VM, obj: Object) -> Object | None:
     return obj.plain_number(vm) if isinstance(obj, ConstObject) else None
 
 
+def to_compare(vm: VM, number: NumberObject) -> NumberObject:
+    """A number with a symbol, for comparisons of one among the arguments that isn't seen to vary, or of one computed from such numbers. Other uses fix the
+    number as before: graphs for one number are faster, but a count of steps that is only compared (`if step % 100 == 0`) needs none. Other numbers as they are.
+    """
+    if not number.pending or number.symbol(vm) is not None:
+        return number
+    if type(number) is DeferredNumber:
+        operands = tuple([to_compare(vm, operand) for operand in number.operands])
+        return number if operands == number.operands else DeferredNumber(number.operation, operands, number.value)
+    made = NumberObject(number.value, number.source, pending=True)
+    return made if vm.graph.shapes.make_comparable(made) else number
+
+
 def depth_of(number: NumberObject) -> int:
     """The nesting depth of deferred computations."""
     return number.depth if type(number) is DeferredNumber else 0
@@ -353,7 +366,7 @@ def by_formula(vm: VM, operation: str, *operands: NumberObject) -> NumberObject 
 def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
     """Return whether an operator that may fail can be deferred: if the numbers are symbolic or known, and once it is guarded that it doesn't fail."""
     if syms_of(vm, (left, right)) is None:
-        return False
+        return operation in ("//", "%") and are_ints(left, right) and not right.pending and right.value != 0
     if operation != "**":
         return (operation == "/" or are_ints(left, right)) and is_nonzero(vm, right)
     if left.cls is float:
