@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from framejit.guards.container_sources import ItemCount
 from framejit.guards.source import Index, Item, Local, Path, Source
 from framejit.guards.tensor_source import TensorData
 
@@ -122,8 +123,9 @@ class Dynamic:
         return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
 
     def may_compare(self, source: Source, value: float) -> bool:
-        """Return whether comparisons of a number from outside that isn't symbolic may be guarded by their outcome: an argument is often a count of steps."""
-        return self.compares and not self.fixed and (self.floats or type(value) is int) and is_argument(source)
+        """Return whether comparisons of a number from outside that isn't symbolic may be guarded by their outcome: an argument is often a count of steps,
+        and a number of items grows."""
+        return self.compares and not self.fixed and (self.floats or type(value) is int) and (is_argument(source) or isinstance(source, ItemCount))
 
     def _is_item(self, path: Path) -> bool:
         """Return whether the number at a path is in a list, tuple or dict of which all numbers vary."""

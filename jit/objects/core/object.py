@@ -239,7 +239,7 @@ class Object:
         found = vm.observe(found)
         if not issubclass(found.cls, int):
             vm.raise_(TypeError, f"'{found.type_name}' object cannot be interpreted as an integer")
-        if found.cls is int and found.is_symbolic(vm):
+        if found.cls is int and not found.is_known():
             is_negative = found.compare(vm, "<", vm.const(0), False)
             if is_negative is not None and not is_negative.truth(vm):
                 return found

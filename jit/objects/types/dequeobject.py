@@ -15,7 +15,7 @@ from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, instance_dict
 from framejit.objects.types.iterobject import IteratorObject
-from framejit.objects.types.lengths import varying_length
+from framejit.objects.types.lengths import length_outside, varying_length
 from framejit.program import classes
 
 deque_iterator: Any = type(iter(deque()))
@@ -110,9 +110,12 @@ class DequeObject(Object):
         return self.count(vm) if self.cls is deque else Object.length(self, vm)
 
     def count(self, vm: VM) -> Object:
-        """The number of items. That of a deque from outside whose contents aren't known is symbolic if it was seen to vary."""
+        """The number of items. That of a deque from outside whose contents aren't known is symbolic if it was seen to vary, and fixed only if its value is
+        needed: deques grow, and programs mostly ask whether they have grown enough."""
         if self.elements is None:
             assert self.source is not None
+            if not self.appended:
+                return length_outside(self.source, self.value, deque)
             found = varying_length(vm, self.source, self.value, deque, len(self.appended))
             if found is not None:
                 bound = self.bound(vm) if self.appended else None

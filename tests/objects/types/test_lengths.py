@@ -1,4 +1,4 @@
-"""Lengths of lists and deques that grow from call to call: symbolic once they are seen to vary, against eager."""
+"""Lengths of lists and deques that grow from call to call: symbolic once they are seen to vary, and open where they are only compared, against eager."""
 
 from __future__ import annotations
 
@@ -166,3 +166,38 @@ def test_a_length_of_the_programs_own_that_varies() -> None:
     for count in (4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 11):
         Comparison().same(function(torch.ones(2), Sized(count)), compiled(torch.ones(2), Sized(count)))
     assert framejit.statistics()["recompiles"] <= 4
+
+
+def test_a_comparison_of_the_length_of_a_deque_is_guarded_by_its_outcome() -> None:
+    """A replay buffer is asked whether it holds enough, also through a `__len__` of the program's: a way is compiled once."""
+
+    class Buffer:
+        def __init__(self) -> None:
+            self.items: deque[int] = deque(maxlen=9)
+
+        def __len__(self) -> int:
+            return len(self.items)
+
+    def program(x: torch.Tensor, buffer: Buffer) -> torch.Tensor:
+        return x * 2 if len(buffer) < 4 and len(buffer.items) < 8 else x + 1
+
+    framejit.reset()
+    compiled, buffer, x = framejit.compile(program, backend="eager", fullgraph=True), Buffer(), torch.ones(2)
+    for number in range(12):
+        assert torch.equal(compiled(x, buffer), program(x, buffer))
+        buffer.items.append(number)
+    assert framejit.statistics()["graphs"] == 2
+
+
+def test_the_length_of_a_deque_that_is_used_is_the_one_before_later_changes() -> None:
+    def program(x: torch.Tensor, items: deque[int]) -> tuple[torch.Tensor, int, int]:
+        before = len(items)
+        items.append(before)
+        items.extend([1, 2])
+        items.popleft()
+        return x.repeat(1 + before), before, len(items)
+
+    compiled, ours, theirs, x = framejit.compile(program, backend="eager"), deque([5]), deque([5]), torch.ones(2)
+    for _ in range(4):
+        (found, *numbers), (expected, *others) = compiled(x, ours), program(x, theirs)
+        assert torch.equal(found, expected) and numbers == others and ours == theirs
