@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from torch.amp.autocast_mode import _enter_autocast
 from torch.autograd.grad_mode import _enter_inference_mode
+from torch.autograd.graph import Node
 from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
@@ -213,12 +214,20 @@ def with_check_of_backward(fn: Callable[..., Any], boxed: bool, mutated: Sequenc
         def check(gradients: Any, held: Any = held) -> None:
             checks.check()
 
-        for node in {tensor.grad_fn for tensor in (*results, *changed) if isinstance(tensor, torch.Tensor)}:
+        for node in {node_of(tensor) for tensor in (*results, *changed) if isinstance(tensor, torch.Tensor)}:
             if node is not None:
                 node.register_prehook(check)
         return results
 
     return run
+
+
+def node_of(tensor: torch.Tensor) -> Node | None:
+    """The node of autograd that made a tensor; None for a leaf, and for a view of no use any more, as its base has been changed."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
 
 
 def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:

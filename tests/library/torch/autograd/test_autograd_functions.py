@@ -737,3 +737,30 @@ def test_gradients_that_can_be_had_once_are_had_with_create_graph() -> None:
         (gradient,) = torch.autograd.grad((call(x) * x).sum(), x, create_graph=True)
         torch.testing.assert_close(gradient.detach(), x.detach() * 5)
         torch.testing.assert_close(torch.autograd.grad(gradient.sum(), x)[0], torch.full_like(x, 3))
+
+
+class GivesItsInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x, x + 1
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g + h
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_view_of_no_use_after_its_base_has_changed_is_a_result(backend):
+    def f(x):
+        first, _ = GivesItsInput.apply(x)
+        with torch.no_grad():
+            first[0] = 9
+        return first
+
+    found = []
+    for run in (f, framejit.compile(f, backend=backend)):
+        result = run(torch.arange(3.0, requires_grad=True) * 2)
+        with pytest.raises(RuntimeError, match="does not allow|do not allow|forbidden"):
+            result.grad_fn
+        found.append((result.requires_grad, result.tolist()))
+    assert found[0] == found[1]
