@@ -19,10 +19,11 @@ def first_passed_by(graph: fx.Graph, outputs: Sequence[fx.Node], inputs: Iterabl
     """The first node that records a backward for a view by which AOTAutograd would pass; None if there is none.
 
     AOTAutograd makes results in one memory again, as views of their base. So their gradients don't pass through the Function's backward. It leaves a result
-    as it is if that is the only one in its memory, or, in the memory of an input, if it is the Function's own result and the graph doesn't change the input.
+    as it is if that is the only one in its memory, or, in the memory of an input, if it is a Function's own result and the graph doesn't change the input.
     """
     of_inputs: set[int] | None = None
-    for view, recorder in views_with_backward(graph):
+    recorders = dict(views_with_backward(graph))
+    for view, recorder in recorders.items():
         memory = memory_of(view)
         beside = [node for node in outputs if memory_of(node) & memory]
         differentiable = [node for node in beside if value_of(node).requires_grad]
@@ -30,7 +31,7 @@ def first_passed_by(graph: fx.Graph, outputs: Sequence[fx.Node], inputs: Iterabl
             continue
         of_inputs = storages(inputs) if of_inputs is None else of_inputs
         if memory & of_inputs:
-            is_left = differentiable == [view] and not is_changed(graph, memory)
+            is_left = len(differentiable) == 1 and differentiable[0] in recorders and not is_changed(graph, memory)
         else:
             is_left = len(beside) == 1
         if not is_left:
@@ -44,8 +45,9 @@ def views_with_backward(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
         given: Sequence[Any] = ()
         if gives_gradients(node.target):
             given = [result for index, result in enumerate(node.args[1]) if index not in node.target.dirty]
-        elif node.target is operator.getitem and passes_gradients(node.args[0].target):
-            given = [node]
+        elif node.target is operator.getitem and isinstance(made := node.args[0], fx.Node):
+            returned = gives_gradients(made.target) and node.args[1] not in made.target.dirty  # an argument that the Function returns as it is
+            given = [node] if returned or passes_gradients(made.target) else []
         for result in given:
             if isinstance(result, fx.Node) and is_view(result) and value_of(result).requires_grad:
                 yield result, node

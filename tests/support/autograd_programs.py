@@ -205,6 +205,27 @@ def views_of_what_is_reversed(x):
     return y[1:], y.view(-1), *Reversed.apply(x * 3).unbind(0)
 
 
+class Returned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x, x > 0
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return -gradient
+
+
+@program(leaf, inner)
+def returned_as_it_is(x):
+    return Returned.apply(x)[0].t()
+
+
+@program(leaf, inner)
+def returned_as_it_is_beside_its_data(x):
+    y = Returned.apply(x * 2)[0]
+    return y, y.detach()
+
+
 class ShapedAgain(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
