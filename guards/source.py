@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
+from framejit._runtime import referent
 from framejit.errors import UserFrame
 from framejit.program import classes
 from framejit.program.naming import constant, name_of
@@ -541,6 +542,18 @@ class Referent(Source):
 
     def step(self, value: Any) -> Any:
         found = weakref.ref.__call__(value) if issubclass(type(value), weakref.ref) else None
+        return MISSING if found is None else found
+
+
+class Proxied(Source):
+    """The object that a weak proxy refers to; MISSING once it is gone."""
+
+    __slots__ = ()
+    accessor = "proxied"
+    form = "{0}"
+
+    def step(self, value: Any) -> Any:
+        found = referent(value) if type(value) in weakref.ProxyTypes else None
         return MISSING if found is None else found
 
 

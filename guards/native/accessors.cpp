@@ -470,24 +470,47 @@ const Registered<AccessorKind> c_attr({
     .creates = true,
 });
 
+/* The object that a weak reference or a proxy refers to; NULL once it is gone. */
+PyObject *living(PyObject *reference) {
+    PyObject *object = FJ_Weakref_Object(reference);
+    return object == Py_None ? nullptr : Py_NewRef(object);
+}
+
 const Registered<AccessorKind> referent({
     .name = "referent",
     .step = [](GuardTree &, Node &, PyObject *base, const CallView &) -> PyObject * {
-        if (!PyWeakref_CheckRef(base)) return nullptr;
-        PyObject *object = FJ_Weakref_Object(base);
-        return object == Py_None ? nullptr : Py_NewRef(object);
+        return PyWeakref_CheckRef(base) ? living(base) : nullptr;
     },
     .creates = true,
 });
 
+const Registered<AccessorKind> proxied({
+    .name = "proxied",
+    .step = [](GuardTree &, Node &, PyObject *base, const CallView &) -> PyObject * {
+        return PyWeakref_CheckProxy(base) ? living(base) : nullptr;
+    },
+    .creates = true,
+});
+
+/* A proxy hands attribute accesses on to what it refers to, so Python code can't tell what that is. */
+PyObject *referent_of(PyObject *, PyObject *reference) {
+    if (!PyWeakref_Check(reference)) return PyErr_Format(PyExc_TypeError, "referent() takes a weak reference or a proxy");
+    return Py_NewRef(FJ_Weakref_Object(reference));
+}
+
+PyMethodDef functions[] = {
+    {"referent", referent_of, METH_O, "referent(reference, /)\n--\n\nThe object that a weak reference or a proxy refers to; None once it is gone."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 }  // namespace
 
-int init_accessors() {
+int init_accessors(PyObject *module) {
     PyObject *collections = PyImport_ImportModule("collections");
     if (collections == nullptr) return -1;
     deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));
     Py_DECREF(collections);
-    return deque != nullptr ? 0 : -1;
+    return deque != nullptr ? PyModule_AddFunctions(module, functions) : -1;
 }
 
 }  // namespace framejit

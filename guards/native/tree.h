@@ -251,7 +251,7 @@ struct CallView {
 };
 
 /* accessors.cpp */
-int init_accessors();
+int init_accessors(PyObject *module);
 PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
 PyTypeObject *deque_type();
 PyObject *keep(GuardTree &tree, PyObject *created); /* holds what a step has created until the walk is over; clears the exception where that is NULL */

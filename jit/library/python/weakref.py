@@ -12,9 +12,10 @@ from torch.distributions import transforms
 from torch.optim import Optimizer
 
 from framejit import breaks
+from framejit._runtime import referent
 from framejit.guards.kinds import IsMissing, KeyAbsent, ValueIs
-from framejit.guards.source import MISSING, Item, Pinned, Referent, Source
-from framejit.objects.core import abstract
+from framejit.guards.source import MISSING, Item, Pinned, Proxied, Referent, Source
+from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.core.registry import app as traced_as
@@ -36,6 +37,17 @@ PROXIES: weakref.WeakKeyDictionary[Any, dict[int, ProxyMade]] = weakref.WeakKeyD
 """The proxies that a trace has made of objects."""
 
 
+def referred_to(vm: VM, source: Source, target: Any) -> Object:
+    """The object that a weak reference or proxy from outside refers to; None, guarded, if it is gone."""
+    if target is None:
+        vm.guard(IsMissing, source)
+        return vm.const(None)
+    if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
+        # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
+        vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
+    return vm.wrap(target, source)
+
+
 class WeakReferenceObject(Object):
     """A weakref.ref: calling it gives its referent, which is looked up again in each call of the compiled code."""
 
@@ -46,14 +58,7 @@ class WeakReferenceObject(Object):
         if args or kwargs:
             raise NotConstant(self)
         assert self.source is not None
-        source, target = self.source.child(Referent), weakref.ReferenceType.__call__(self.value)
-        if target is None:
-            vm.guard(IsMissing, source)
-            return vm.const(None)
-        if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
-            # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
-            vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
-        return vm.wrap(target, source)
+        return referred_to(vm, self.source.child(Referent), referent(self.value))
 
     def check_identity(self, vm: VM, other: Object) -> None:
         other.check_identity(vm, self)
@@ -151,8 +156,79 @@ def reference_new(vm: VM, cls: Object, target: Object, callback: Object | None =
     return found
 
 
-class ProxyMade(Object):
-    """A weak proxy, without a callback, of an object that the trace has made: attributes of it are the object's."""
+class Proxy(Object):
+    """A weak proxy: attributes and items of it are those of the object that `reached` gives, and operators are called with that."""
+
+    __slots__ = ()
+
+    def reached(self, vm: VM) -> Object:
+        """The object. Objects/weakrefobject.c: proxy_check_ref."""
+        raise NotImplementedError
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        return abstract.getattr_(vm, self.reached(vm), name)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        self.reached(vm).setattr(vm, name, value)
+
+    def truth(self, vm: VM) -> bool:
+        return abstract.truth(vm, self.reached(vm))
+
+    def length(self, vm: VM) -> Object:
+        return abstract.length(vm, self.reached(vm))
+
+    def iter(self, vm: VM) -> Object:
+        return abstract.iter_(vm, self.reached(vm))
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        return abstract.getitem(vm, self.reached(vm), key)
+
+    def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
+        abstract.delitem(vm, self.reached(vm), key) if value is None else abstract.setitem(vm, self.reached(vm), key, value)
+        return True
+
+    def contains(self, vm: VM, item: Object) -> Object | None:
+        return operators.contains(vm, self.reached(vm), item)
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return None if reflected else operators.binary_op(vm, symbol, self.reached(vm), unwrapped(vm, other))
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return None if reflected else operators.compare(vm, symbol, self.reached(vm), unwrapped(vm, other))
+
+    def hash_key(self, vm: VM) -> Any:
+        raise NotConstant(self)
+
+
+def unwrapped(vm: VM, operand: Object) -> Object:
+    """What an operand refers to if it is a proxy (Objects/weakrefobject.c: UNWRAP)."""
+    return operand.reached(vm) if isinstance(operand, Proxy) else operand
+
+
+class ProxyObject(Proxy):
+    """A weak proxy from outside. What it refers to is looked up again in each call of the compiled code."""
+
+    __slots__ = ()
+
+    def reached(self, vm: VM) -> Object:
+        assert self.source is not None
+        target = vm.observe(referred_to(vm, self.source.child(Proxied), referent(self.value)))
+        if target.cls is type(None):
+            vm.raise_(ReferenceError, "weakly-referenced object no longer exists")
+        return target
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return Object.call(self, vm, args, kwargs, delivery) if self.cls is weakref.ProxyType else self.reached(vm).call(vm, args, kwargs, delivery)
+
+    def check_identity(self, vm: VM, other: Object) -> None:
+        other.check_identity(vm, self)
+
+
+wraps(*weakref.ProxyTypes, shared=True)(ProxyObject)
+
+
+class ProxyMade(Proxy):
+    """A weak proxy, without a callback, of an object that the trace has made."""
 
     __slots__ = ("target",)
 
@@ -161,19 +237,9 @@ class ProxyMade(Object):
         self.target = target
 
     def reached(self, vm: VM) -> Object:
-        """Objects/weakrefobject.c: proxy_check_ref."""
         if not is_held(vm, self.target):
             vm.unsupported(breaks.UnsupportedCall("a weak proxy of an object that may be gone"))
         return self.target
-
-    def getattr(self, vm: VM, name: str) -> Object:
-        return abstract.getattr_(vm, self.reached(vm), name)
-
-    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        self.reached(vm).setattr(vm, name, value)
-
-    def hash_key(self, vm: VM) -> Any:
-        raise NotConstant(self)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.target)

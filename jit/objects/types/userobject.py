@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from types import FrameType, MemberDescriptorType
 from typing import Any
 
@@ -115,9 +114,9 @@ def delete_member(member: MemberDescriptorType, owner: Any) -> None:
         member.__delete__(owner)
 
 
-@wraps(weakref.ProxyType, weakref.CallableProxyType, FrameType)
+@wraps(FrameType)
 def reject_indirect(vm: VM, value: Any, source: Source) -> Object:
-    """Break for objects whose attributes belong to another: a weak proxy's referent, or running code."""
+    """Break for objects whose attributes belong to running code."""
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
 
 
