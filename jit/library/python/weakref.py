@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections import deque
-from types import FunctionType, MemberDescriptorType
+from collections.abc import Iterable
+from types import CodeType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from torch import nn
@@ -17,9 +19,12 @@ from framejit.guards.kinds import IsMissing, KeyAbsent, ValueIs
 from framejit.guards.source import MISSING, Item, Pinned, Proxied, Referent, Source
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
+from framejit.objects.core.finalizers import ends_silently
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.core.registry import app as traced_as
 from framejit.objects.core.registry import models, rules, unsupported, wrapper_for, wraps
+from framejit.objects.types.constobject import is_plain
+from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.userobject import UserObject
 from framejit.plain import weak_references as app
@@ -29,6 +34,10 @@ OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
 """Types of objects that programs don't release in the middle of a call."""
 KEY: MemberDescriptorType = vars(weakref.KeyedRef)["key"]
 WEAK_CONTAINERS: tuple[Any, ...] = (weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet())
+NEVER_END = (type, ModuleType, FunctionType, CodeType)
+"""Types of objects that are searched no further for what a call has let go of."""
+SEARCHED = 500
+"""The number of objects that are searched for it: more may hold anything."""
 REMOVALS = frozenset(made._remove.__code__ for made in WEAK_CONTAINERS)
 """The callbacks of weak dicts and sets."""
 REFERENCES: weakref.WeakKeyDictionary[Any, dict[int, WeakReferenceMade]] = weakref.WeakKeyDictionary()
@@ -45,14 +54,64 @@ def referred_to(vm: VM, source: Source, target: Any) -> Object:
     if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
         # An object that only the state of a resumed frame keeps alive may be gone by now in eager.
         vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
+    check_held(vm, [target])
     return vm.wrap(target, source)
 
 
-class WeakReferenceObject(Object):
-    """A weakref.ref: calling it gives its referent, which is looked up again in each call of the compiled code."""
+def check_held(vm: VM, targets: Iterable[Any]) -> None:
+    """Break if the call may have let go of one of these objects from outside, to which there are weak references: what it has changed has held it."""
+    wanted = {id(target) for target in targets if not issubclass(type(target), OUTLIVE_STEPS)}
+    seen, waiting = set[int](), [part for effect in vm.effects.all() for part in given_up(effect)] if wanted else []
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen or ends_silently(type(part)) or issubclass(type(part), NEVER_END):
+            continue
+        seen.add(id(part))
+        if id(part) in wanted or len(seen) > SEARCHED:
+            vm.unsupported(breaks.UnsupportedCall("a weak reference to an object that may be gone"))
+        waiting += gc.get_referents(part)
+
+
+def given_up(effect: Any) -> list[Any]:
+    """What an object from outside that the call has changed may hold no more."""
+    if not isinstance(effect, Object) or effect.source is None or effect.value is MISSING:
+        return []
+    if not isinstance(effect, DictObject) or effect.rewritten:
+        return gc.get_referents(effect.value)
+    changed = [*effect.stores, *effect.removed]
+    return [dict.get(effect.value, name) for name in changed] if all(map(is_plain, changed)) else gc.get_referents(effect.value)
+
+
+class WeakReference(Object):
+    """A weakref.ref. References are equal if their objects are, as long as these live (Objects/weakrefobject.c: weakref_richcompare)."""
 
     __slots__ = ()
     is_true = True
+
+    def referent(self, vm: VM) -> Object:
+        """The object. Raises NotConstant if it is gone."""
+        raise NotImplementedError
+
+    def hash_key(self, vm: VM) -> Any:
+        return weakref.ReferenceType, self.referent(vm).hash_key(vm)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("==", "!=") or not isinstance(other, WeakReference):
+            raise NotConstant(self)
+        same = self.hash_key(vm) == other.hash_key(vm)
+        return vm.const(same == (symbol == "=="))
+
+
+class WeakReferenceObject(WeakReference):
+    """A weak reference from outside: calling it gives its referent, which is looked up again in each call of the compiled code."""
+
+    __slots__ = ()
+
+    def referent(self, vm: VM) -> Object:
+        found = vm.observe(self.call(vm, [], {}))
+        if found.cls is type(None):
+            raise NotConstant(self)
+        return found
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if args or kwargs:
@@ -72,14 +131,13 @@ def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
     return WeakReferenceObject(type(value), source, value)
 
 
-class WeakReferenceMade(Object):
+class WeakReferenceMade(WeakReference):
     """A weak reference that the trace has made. `target`: what it refers to; `callback`: None, or what is called when that has gone; `key`: that of a KeyedRef.
 
     `is_kept`: library code has made it, to an object that isn't needed once its owner has released it, such as a dict of hooks.
     """
 
     __slots__ = ("target", "callback", "key", "is_kept")
-    is_true = True
 
     def __init__(self, target: Object, cls: type = weakref.ReferenceType, callback: Object | None = None, is_kept: bool = False) -> None:
         super().__init__(cls)
@@ -95,15 +153,8 @@ class WeakReferenceMade(Object):
             vm.unsupported(breaks.UnsupportedCall("a weak reference to an object that may be gone"))
         return self.target
 
-    def hash_key(self, vm: VM) -> Any:
-        """References are equal if their objects are, as long as these live."""
-        return weakref.ReferenceType, vm.observe(self.target).hash_key(vm)
-
-    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if symbol not in ("==", "!=") or not (other is self or isinstance(other, WeakReferenceMade)):
-            raise NotConstant(self)
-        same = self.hash_key(vm) == other.hash_key(vm)
-        return vm.const(same == (symbol == "=="))
+    def referent(self, vm: VM) -> Object:
+        return vm.observe(self.target)
 
     def check_identity(self, vm: VM, other: Object) -> None:
         if isinstance(other, (WeakReferenceMade, WeakReferenceObject)):
@@ -304,12 +355,31 @@ def is_held(vm: VM, target: Object) -> bool:
     return False
 
 
-# Looking up in a WeakKeyDictionary from outside, whose code would make a weak reference to the key.
+# Looking up in a weak container from outside, which loses an element as soon as the call lets go of its object.
+
+
+def check_elements(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Break before a method of a weak container that may have lost an element, which the trace doesn't see; the method's own code is traced."""
+    owner = vm.observe(args[0]).value if args else MISSING
+    if issubclass(type(owner), tuple(map(type, WEAK_CONTAINERS))):
+        data = object.__getattribute__(owner, "__dict__").get("data", ())
+        held = data.values() if issubclass(type(owner), weakref.WeakValueDictionary) else data
+        check_held(vm, [referent(known) for known in list(held) if issubclass(type(known), weakref.ReferenceType)])
+    return None
+
+
+LOOK_UPS = (weakref.WeakKeyDictionary.__contains__, weakref.WeakKeyDictionary.__getitem__, weakref.WeakKeyDictionary.get)
+for _container in WEAK_CONTAINERS:
+    rules(*(method for method in vars(type(_container)).values() if type(method) is FunctionType and method not in LOOK_UPS))(check_elements)
+
+
+# A look-up in a WeakKeyDictionary from outside would make a weak reference to the key.
 
 
 def looked_up(vm: VM, args: list[Object]) -> Object | None:
     """The value of a key, None if it is missing; guarded. Raises NotConstant unless both come from outside, and the key is compared by identity."""
     table, key = map(vm.observe, args)
+    check_elements(vm, table, args, {})
     if table.source is None or table.cls is not weakref.WeakKeyDictionary or key.source is None or not classes.weakrefoffset(key.cls):
         raise NotConstant(table)
     if (vm.raw_type_lookup(key.cls, "__hash__"), vm.raw_type_lookup(key.cls, "__eq__")) != (object.__hash__, object.__eq__):

@@ -110,3 +110,68 @@ def test_a_weak_key_dictionary_that_is_changed_in_the_call():
     for factor in (3, 4):
         result, kind = compiled(x)
         assert torch.equal(result, x * factor) and kind is weakref.ref
+
+
+class Node:
+    pass
+
+
+def test_weak_sets_and_dicts_of_objects_are_asked_and_gone_through():
+    nodes = [Node() for _ in range(3)]
+    known, numbers = weakref.WeakSet(nodes[:1]), weakref.WeakKeyDictionary({nodes[0]: 5})
+    keys, table = {weakref.ref(nodes[0])}, {weakref.ref(nodes[0]): 1}
+
+    def ask(x, node):
+        found = node in known, len(known), [each is node for each in known], numbers.get(node), len(numbers), [(key is node, n) for key, n in numbers.items()]
+        reference = weakref.ref(node)
+        return x + found[1], found, reference in keys, table.get(reference), [each == reference for each in keys], [each() is node for each in table]
+
+    framejit.reset()
+    compiled = framejit.compile(ask, backend="eager", fullgraph=True)
+    for removed, added in ((None, None), (0, 1), (None, 2)):
+        for index in (removed,) if removed is not None else ():
+            known.discard(nodes[index]), numbers.pop(nodes[index], None), keys.clear(), table.clear()
+        for index in (added,) if added is not None else ():
+            known.add(nodes[index])
+            numbers[nodes[index]] = index
+            keys.add(weakref.ref(nodes[index]))
+            table[weakref.ref(nodes[index])] = index
+        for node in nodes[:2]:
+            found, expected = compiled(x, node), ask(x, node)
+            assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+def let_go_by_clear(holder, reference, known):
+    found = reference() is not None, len(known)
+    holder.clear()
+    return found, reference() is None, len(known), [1 for _ in known]
+
+
+def let_go_by_store(holder, reference, known):
+    holder["node"] = None
+    return reference() is None, len(known), list(known)
+
+
+def let_go_with_what_held_it(holder, reference, known):
+    holder["list"] = [holder.pop("node")]
+    del holder["list"]
+    return reference() is None, len(known)
+
+
+def let_go_of_another(holder, reference, known):
+    holder["other"] = None
+    return reference() is holder["node"], len(known)
+
+
+@pytest.mark.parametrize("program", [let_go_by_clear, let_go_by_store, let_go_with_what_held_it, let_go_of_another], ids=lambda program: program.__name__)
+def test_an_object_of_which_the_call_lets_go_is_gone(program):
+    def run(function):
+        holder = {"node": Node(), "other": Node()}
+        return function(holder, weakref.ref(holder["node"]), weakref.WeakSet([holder["node"]]))
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for _ in range(2):
+        assert run(compiled) == run(program)
+    assert (framejit.statistics()["graph_breaks"] == 0) == (program is let_go_of_another)
