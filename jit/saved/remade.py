@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
@@ -9,18 +10,19 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAKING = "_framejit_making"
-"""The attribute of a function that holds its maker and the arguments."""
+"""The attribute of a function that holds a reference to it, its maker and the arguments. `functools.wraps` copies attributes to other functions."""
 
 
 def made_by(function: F, maker: Callable[..., Any], *args: Any) -> F:
     """Note that `maker(*args)` makes a function like this one, in any process. `maker` is a function of a module of framejit's."""
-    function.__dict__[MAKING] = maker, args
+    function.__dict__[MAKING] = weakref.ref(function), maker, args
     return function
 
 
 def making(function: FunctionType) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
     """The maker and the arguments that were noted for a function; None if there are none."""
-    return function.__dict__.get(MAKING)
+    reference, *noted = function.__dict__.get(MAKING, (None,))
+    return (noted[0], noted[1]) if reference is not None and reference() is function else None
 
 
 class ByValue:
