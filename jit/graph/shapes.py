@@ -69,6 +69,8 @@ FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "//", "%", "**", "float", "max
 """The operations on symbolic floats that can be deferred. Earlier guards ensure that they don't fail."""
 NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
 """Operations on floats that sympy computes differently from Python."""
+MOST_COMPARED = 16
+"""So many numbers of a call that aren't seen to vary get symbols for comparisons. A long list of them is cheaper to guard by value."""
 INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
@@ -105,6 +107,7 @@ class Shapes:
         self._state = state
         self._contexts: dict[int, tuple[torch.Tensor, StatefulSymbolicContext | None]] = {}
         self._ints: dict[Source, SymInt] = {}
+        self._compared: set[Source] = set()
         self._declared: dict[Source, None] = {}
         self._floats: dict[fx.Node, NumberObject] = {}
         self._free: set[sympy.Symbol] = set()
@@ -214,7 +217,12 @@ class Shapes:
     def make_comparable(self, number: NumberObject) -> bool:
         """Give a symbol to an Object that stands for a number from outside in comparisons. False if these have to fix the number."""
         source = number.source
-        return source is not None and self.dynamic.may_compare(source, number.value) and self.give_symbol(number)
+        if source is None or not self.dynamic.may_compare(source, number.value):
+            return False
+        if source not in self._compared and len(self._compared) >= MOST_COMPARED:
+            return False
+        self._compared.add(source)
+        return self.give_symbol(number)
 
     def number_of_flag(self, flag: ConstObject) -> NumberObject | None:
         """A bool from outside that has been seen to vary, as an int with a symbol. None for other bools."""

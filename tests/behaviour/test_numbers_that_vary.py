@@ -142,6 +142,16 @@ def test_strange_numbers_that_are_only_compared(name: str) -> None:
         compared(program, (*values[:2], *STRANGE[type(values[0])], *values, True), "eager")
 
 
+def test_the_first_sixteen_numbers_of_a_long_list_are_guarded_by_outcomes() -> None:
+    def program(x: torch.Tensor, numbers: tuple[int, ...]) -> torch.Tensor:
+        return x + sum(1 for number in numbers if number > 0)
+
+    first = tuple(range(2, 42))
+    early, late = (9, *first[1:]), (*first[:-1], 9)
+    assert compared(program, (first, early), "eager")["frames"] == 1
+    assert compared(program, (first, late, early), "eager")["frames"] == 2
+
+
 def test_a_number_that_is_also_used_is_a_constant_of_the_first_graph() -> None:
     graphs: list[torch.fx.GraphModule] = []
 
