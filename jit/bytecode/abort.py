@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 
 from framejit.bytecode.decode import exception_table
 from framejit.bytecode.encode import encode, encode_handlers, encode_lines
+from framejit.bytecode.instruction import Position
 from framejit.bytecode.splice import SplicedFrom, function_of, spliced
 
 
@@ -40,7 +41,7 @@ def has_handler(function: FunctionType) -> bool:
 
 
 def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> CodeType:
-    """A resume function's code whose prologue jumps to a raise, put after everything else."""
+    """A resume function's code whose prologue jumps to a raise, put after everything else. Its line is that of the place where the function would continue."""
     made = bytearray(code.co_code)
     jump = encode("jump", (len(made) - found.shift) // 2)
     room = found.shift - found.leaves
@@ -48,6 +49,8 @@ def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> Co
     assert len(nops) + len(jump) == room, "the jump doesn't fit in the place of the one that was there"
     made[found.leaves : found.shift] = nops + jump
     tail = encode("load_const", len(code.co_consts)) + encode("raise")
+    positions = [Position(*each) for each in code.co_positions()]
+    last_line = next((each.lineno for each in reversed(positions) if each.lineno is not None), code.co_firstlineno)
     handlers = list(exception_table(code.co_exceptiontable))
     covering = next(((target, depth, lasti) for first, end, target, depth, lasti in handlers if first <= found.place < end), None)
     if covering is not None:
@@ -56,7 +59,7 @@ def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> Co
         co_code=bytes(made) + tail,
         co_consts=(*code.co_consts, error),
         co_exceptiontable=encode_handlers(handlers),
-        co_linetable=code.co_linetable + encode_lines([(len(tail) // 2, None)], code.co_firstlineno),
+        co_linetable=code.co_linetable + encode_lines([(len(tail) // 2, positions[found.place // 2])], last_line),
         co_stacksize=code.co_stacksize + 1,
     )
 
