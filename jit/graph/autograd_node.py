@@ -186,7 +186,9 @@ class AutogradNode:
         bases, memory = {id(base_of(fake)) for fake in inputs}, storages(inputs)
         for node in outputs:
             fake = node.meta["example_value"]
-            if isinstance(fake, torch.Tensor) and fake.requires_grad and id(base_of(fake)) not in bases and storages([fake]) & memory:
+            if not isinstance(fake, torch.Tensor) or not fake.requires_grad or not kind_in_graph(fake).has_memory:
+                continue  # a tensor of parts may have some from an argument, such as offsets
+            if id(base_of(fake)) not in bases and storages([fake]) & memory:
                 self._make_natively(node, WRITES_DETACHED)
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:

@@ -204,7 +204,7 @@ def test_stacks_show_the_programs_frames(told):
     frames = re.findall(r'File "([^"]*)", line \d+, in (\S+)', text)
     assert frames == [(__file__, "Net.forward"), (__file__, "Block.forward")] and "number(t)" in text
     recompiled = next(text for text in told.texts if text.startswith("recompiling"))
-    assert "`number(t)`: expected that it == " in recompiled and "in Block.forward" in recompiled
+    assert "self.index: expected that it == 0; found 1" in recompiled and "in Block.forward" in recompiled
 
 
 def test_frames_that_are_left_out():
