@@ -65,7 +65,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def exempt_after_module() -> Iterator[None]:
-    """What a test module leaves behind is collected or exempted after its last test: many tests collect garbage, and would go through it each time."""
+    """Collect or exempt the objects of a test module after its last test: many later tests collect garbage, and would go through them each time."""
     yield
     exempt_from_collection()
 

@@ -223,7 +223,7 @@ def with_check_of_backward(fn: Callable[..., Any], boxed: bool, mutated: Sequenc
 
 
 def node_of(tensor: torch.Tensor) -> Node | None:
-    """The node of autograd that made a tensor; None for a leaf, and for a view of no use any more, as its base has been changed."""
+    """The node of autograd that made a tensor; None for a leaf, and for a view that autograd refuses, since its base has been changed."""
     try:
         return tensor.grad_fn
     except RuntimeError:

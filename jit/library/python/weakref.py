@@ -73,7 +73,7 @@ def check_held(vm: VM, targets: Iterable[Any]) -> None:
 
 
 def given_up(effect: Any) -> list[Any]:
-    """What an object from outside that the call has changed may hold no more."""
+    """The objects that an object from outside has held, and may not hold any more since the call has changed it."""
     if not isinstance(effect, Object) or effect.source is None or effect.value is MISSING:
         return []
     if not isinstance(effect, DictObject) or effect.rewritten:
@@ -252,7 +252,7 @@ class Proxy(Object):
 
 
 def unwrapped(vm: VM, operand: Object) -> Object:
-    """What an operand refers to if it is a proxy (Objects/weakrefobject.c: UNWRAP)."""
+    """The operand, or the object that it refers to if it is a proxy (Objects/weakrefobject.c: UNWRAP)."""
     return operand.reached(vm) if isinstance(operand, Proxy) else operand
 
 

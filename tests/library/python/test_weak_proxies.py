@@ -15,7 +15,7 @@ x = torch.arange(3.0)
 
 
 class Trainer:
-    """What a module refers to without owning it, as Lightning's modules do."""
+    """An object that a module refers to and doesn't own, like the trainer of Lightning's modules."""
 
     def __init__(self):
         self.step = 0
