@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from types import FunctionType
 from typing import Any
@@ -15,6 +14,7 @@ from framejit.guards.kinds import Equals, Guard, TypeIs, ValueIs
 from framejit.guards.relations import Relation
 from framejit.guards.source import MISSING, Call, Pinned, Root, Source
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

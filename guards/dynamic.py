@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from framejit.guards.container_sources import ItemCount
 from framejit.guards.source import Index, Item, Local, Path, Source
 from framejit.guards.tensor_source import TensorData
+from framejit.quick_dataclass import dataclass
 
 Dimensions = frozenset[int] | None
 """The dimensions of a tensor whose sizes have been seen to vary. None stands for a number that has been seen to vary."""

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch.optim import Optimizer
@@ -20,6 +19,7 @@ from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 from framejit.program.naming import short
+from framejit.quick_dataclass import dataclass
 
 MOST_LISTED = 3
 """If entries differ only in what they expect, at most so many of the expected values are named."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from framejit.guards.shape_vm import LARGEST, OPERATIONS, SMALLEST, NotComputed
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

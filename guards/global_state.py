@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
 from framejit.guards.kinds import Guard, same_constant
 from framejit.guards.source import Call, Root, UserLine
 from framejit.program.naming import constant, name_of
+from framejit.quick_dataclass import dataclass
 from framejit.said import directives
 from framejit.torch_state.torch_modes import EQUAL, KEYS, MODES, read_state
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import sympy
@@ -20,6 +20,7 @@ from framejit.guards.prove import Prover, Ranges, bounds
 from framejit.guards.shape_values import NoPythonValue, name_of, value_of
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import NumberTerm, magnitude
+from framejit.quick_dataclass import dataclass
 
 
 class Undecided(Exception):

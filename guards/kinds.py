@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source,
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, is_on_cpu, mismatch, numbers_in
 from framejit.program import classes
 from framejit.program.naming import constant, short, with_article
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

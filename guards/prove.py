@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +22,7 @@ from framejit.guards.shape_values import NoPythonValue, name_of, value_of
 from framejit.guards.shape_vm import ShapeProgram
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import FINITE, NAN, OVERFLOW
+from framejit.quick_dataclass import dataclass
 
 Ranges = Mapping[Any, tuple[Any, Any]]
 """The smallest and the largest value of each symbol; None or an infinity if there is no bound."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from framejit.guards.kinds import Guard
 from framejit.guards.source import MISSING, Call, Source
 from framejit.guards.tensor_spec import lie_apart, storage_and_offset
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 
 class Relation(Guard):

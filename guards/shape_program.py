@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, lcm
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from framejit.guards.formulas import Formula
 from framejit.guards.shape_vm import LARGEST, LARGEST_IN_FLOAT, OPERATIONS, SMALLEST, ShapeInstruction, ShapeProgram
 from framejit.guards.shapes import STEPS, Read, ShapesHold
 from framejit.guards.source import Source, UserLine
+from framejit.quick_dataclass import dataclass
 
 Kind = Literal["int", "float", "bool"]
 Term = tuple[int, Kind]

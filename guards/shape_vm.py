@@ -11,11 +11,11 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from framejit._runtime import SHAPE_OPERATIONS
+from framejit.quick_dataclass import dataclass
 
 SMALLEST, LARGEST = -(1 << 63), (1 << 63) - 1
 LARGEST_IN_FLOAT = 1 << 53

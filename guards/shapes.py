@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from framejit.guards.kinds import Change
@@ -12,6 +11,7 @@ from framejit.guards.shape_vm import LARGEST, SMALLEST, ShapeProgram
 from framejit.guards.source import Call, Path, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import size_of, strides_and_offset
+from framejit.quick_dataclass import dataclass
 
 READS = ("size", "stride", "offset", "int", "float")
 """The numbers that can be read from the value at a path; the C++ side knows them by their positions in this tuple."""

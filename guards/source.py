@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from framejit._runtime import referent
 from framejit.errors import UserFrame
 from framejit.program import classes
 from framejit.program.naming import constant, name_of
+from framejit.quick_dataclass import dataclass
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 """The result of `fetch` if the path ends early: there is no such key, a cell is empty, a slot is unset."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 
 from framejit._runtime import has_plain_sizes, has_plain_strides
+from framejit.quick_dataclass import dataclass
 
 BASE = torch._C.TensorBase
 Numbers = tuple[int | None, ...]

@@ -13,12 +13,13 @@ An integer that becomes a float is assumed to be below 2**1023; for larger ones,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
 import z3
+
+from framejit.quick_dataclass import dataclass
 
 FINITE, INFINITE, NAN = 0, 1, 2
 """The kinds of floats. The kind of minus infinity is -INFINITE."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -28,7 +28,7 @@ PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 """Programs as users write them, which the break pages show: nothing imports them."""
 
 # Room -> the rooms that it may import of, besides itself and the foundation, which everyone may know.
-FOUNDATION = {"_operators", "_runtime", "breaks", "config", "errors", "logs", "process", "program", "report", "said", "torch_state", "trail"}
+FOUNDATION = {"_operators", "_runtime", "breaks", "config", "errors", "logs", "process", "program", "quick_dataclass", "report", "said", "torch_state", "trail"}
 ENTRANCES = {"", "__main__", "build_check", "environment"}
 """The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""
 ALLOWED: dict[str, set[str]] = {
@@ -155,6 +155,12 @@ def test_every_module_lies_in_a_room():
     """At the root lies only what everyone may know, in a dozen files."""
     assert len(list((ROOT / "jit").glob("*.py*"))) <= 12
     assert not [module.path for module in MODULES if not module.layer and module.short.partition(".")[0] not in FOUNDATION | ENTRANCES]
+
+
+def test_dataclasses_are_made_quickly():
+    """But for those that users see, and what they and `quick_dataclass` itself need."""
+    slow = {module.short for module in MODULES if "from dataclasses import dataclass" in module.path.read_text()}
+    assert slow == {"config", "errors", "report", "quick_dataclass", "user.explanation", "user.exploring.regions"}
 
 
 def test_the_foundation_knows_no_layer():

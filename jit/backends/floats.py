@@ -7,13 +7,14 @@ hold for floats: `(a + 1e20) - 1e20` is not `a`. So are ints that sympy has no e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from framejit.backends.request import GraphRequest, InputInfo
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from framejit.backends.request import GraphRequest
 from framejit.graph.torch_sources import InputSource
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

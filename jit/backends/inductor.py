@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from framejit.backends import ecosystem
 from framejit.backends.registry import Backend
 from framejit.graph.demands import OF_OTHERS
 from framejit.process.when_needed import is_loaded, when_needed
+from framejit.quick_dataclass import dataclass
 
 compiling = when_needed("framejit.backends.inductor_compile")
 config = when_needed("torch._inductor.config")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -30,6 +29,7 @@ from framejit.backends.training_again import Division, Layout, run_training
 from framejit.backends.translation_units import ORIGINS, Postponed
 from framejit.backends.views_again import ResultView, ResultViews, functionalization, mode_again, step_again
 from framejit.graph.fake import TORCHS_OPERATORS
+from framejit.quick_dataclass import dataclass
 from framejit.saved.custom_operators import names_in, operator_digests
 from framejit.saved.names import Awaited, Unsaved
 from framejit.saved.remade import ByValue, made_by

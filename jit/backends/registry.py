@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from framejit.backends import ecosystem
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
 from framejit.graph.demands import OF_OTHERS, Demands
 from framejit.process.when_needed import load
+from framejit.quick_dataclass import dataclass
 from framejit.said.directives import untraced
 
 BackendFn = Callable[..., Callable[..., Any]]

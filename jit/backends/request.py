@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import fx
 
 from framejit.backends.registry import Backend
 from framejit.graph.global_modes import Modes
+from framejit.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import sympy

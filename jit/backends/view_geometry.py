@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -15,6 +14,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from framejit.backends.memory import memory_of, outputs_of
 from framejit.backends.request import GraphRequest
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, dataclass_transform
+
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass_transform(frozen_default=True)

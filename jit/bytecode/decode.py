@@ -5,13 +5,14 @@ from __future__ import annotations
 import dis
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any, NamedTuple
 
 from framejit.bytecode.instruction import NO_POSITION, Instruction, Position
 from framejit.bytecode.versions import CURRENT
 from framejit.bytecode.versions.rows import Part, Raw, Target, View
+from framejit.quick_dataclass import dataclass
 
 
 class Handler(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from framejit.program.naming import constant
+from framejit.quick_dataclass import dataclass
 
 
 class Position(NamedTuple):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from framejit._runtime import NEVER, mark_code
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS, Decoded, Handler, exception_table, slot_names
 from framejit.bytecode.encode import encode, encode_handlers, encode_lines
 from framejit.bytecode.instruction import Position
+from framejit.quick_dataclass import dataclass
 
 
 class ItemKind(enum.Enum):

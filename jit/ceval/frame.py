@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -20,6 +19,7 @@ from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import Namespace, Object
+from framejit.quick_dataclass import dataclass
 
 
 class State(enum.Enum):

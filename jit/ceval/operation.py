@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.machine import Machine
+from framejit.quick_dataclass import dataclass
 
 Handler = Callable[..., Any]
 Execute = Callable[[Machine, Frame, Instruction], int | None]

@@ -8,7 +8,7 @@ references come out right, and a value is complete before anything else sees it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import CodeType
 from typing import Any
 
@@ -21,6 +21,7 @@ from framejit.guards.source import Source
 from framejit.objects.core.object import Object, settle
 from framejit.objects.types.iterobject import ReverseIterator, SequenceIterator
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 INLINE_HEIGHT = 16
 """A group used once is built where it is used, unless that would nest deeper than this: then it waits in temporaries."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
@@ -35,6 +34,7 @@ from framejit.objects.types.constobject import NONE
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 from framejit.saved.spliced import function_of
 
 NEVER = frozenset({
@@ -353,7 +353,7 @@ class _Splitter:
                 is_first = taken.setdefault(name, held) is held
                 yield item_path(state, position), name if is_first else f"{frame.code.co_name}'s {name}"
             stack = layout.stack if number == level else frame.lower
-            first = len(slots) + (0 if number == level else 1)
+            first = len(slots) + (0 if number == level else 1 + len(frame.delivery.below))
             for place in range(len(stack)):
                 below = len(stack) - place - 1  # the stack lies in the state with its top first
                 is_result = number == level and below >= len(stack) - results

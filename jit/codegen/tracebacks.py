@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any
 
 from framejit._runtime import stopped_frame
 from framejit.errors import program_name
+from framejit.quick_dataclass import dataclass
 
 WITH_VARIABLES = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_NESTED
 

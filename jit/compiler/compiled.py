@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
 from framejit.library.random.draws import drawn_from
 from framejit.library.torch.autograd.partly_reached import partly_reached
+from framejit.quick_dataclass import dataclass
 from framejit.report import STATISTICS, counted
 
 

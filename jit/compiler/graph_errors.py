@@ -6,7 +6,6 @@ import linecache
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,7 @@ from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.graph.metadata import USER_PLACES, UserPlace
+from framejit.quick_dataclass import dataclass
 
 DISPATCH = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_ops.py", "_higher_order_ops", "_functorch", "_compile.py", "_dynamo"))
 """Files of torch through which the nodes of AOTAutograd's graphs call operators, and a program's calls don't."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 
 from framejit import breaks, logs
@@ -26,6 +26,7 @@ from framejit.library.torch.inner_graphs.changes import check_read_later, guards
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import NotConstant, Object
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 from framejit.report import BreakNote
 from framejit.said.directives import CURRENT, made_real
 from framejit.torch_state.torch_modes import MODE_CHANGES

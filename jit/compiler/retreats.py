@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from framejit.backends.registry import Backend
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import Demands
 from framejit.guards.dynamic import FIXED, Dynamic
 from framejit.library.torch.sparse.sparse import sparse_values
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

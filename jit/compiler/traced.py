@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from framejit import breaks
 from framejit.driver.request import CompileRequest
 from framejit.objects.core.object import NotConstant, Object, Raise
+from framejit.quick_dataclass import dataclass
 from framejit.report import Stopwatch
 from framejit.tracing.stops import Escape, GraphBreak
 from framejit.tracing.tracer import Tracer

@@ -15,11 +15,12 @@ import os
 import secrets
 import zipfile
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from framejit.errors import ArtifactError
+from framejit.quick_dataclass import dataclass
 from framejit.saved import folder
 
 FORMAT = 1

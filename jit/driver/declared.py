@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Any
 
@@ -15,6 +15,7 @@ from framejit.errors import BadArgument, ConstraintViolation, suggestion
 from framejit.guards.dynamic import Size, Sizes
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
 from framejit.program.naming import kind_of
+from framejit.quick_dataclass import dataclass
 from framejit.report import counted
 
 

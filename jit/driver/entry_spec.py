@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -16,6 +16,7 @@ from framejit.guards.build import build
 from framejit.guards.kinds import Guard
 from framejit.guards.recorder import Vouched
 from framejit.guards.source import Source
+from framejit.quick_dataclass import dataclass
 from framejit.report import BreakNote
 
 

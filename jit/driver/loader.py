@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
 from framejit.driver.upcalls import Upcalls
 from framejit.process.when_needed import load
+from framejit.quick_dataclass import dataclass
 
 Fate = Literal["stays", "is preferred", "goes"]
 """The fates that an entry may have when a newer one serves its calls too: it stays, it is preferred (tried before the newer one), or it goes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Protocol
 
 from framejit._runtime import Entry
@@ -12,6 +12,7 @@ from framejit.config import Config
 from framejit.driver import retained
 from framejit.driver.declared import DeclaredShapes
 from framejit.guards.source import Call
+from framejit.quick_dataclass import dataclass
 
 
 class Precompiled(Protocol):

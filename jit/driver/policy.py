@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -21,6 +20,7 @@ from framejit.guards.relations import Same
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Index, Path
 from framejit.program.naming import short
+from framejit.quick_dataclass import dataclass
 from framejit.reporting import recompiles
 from framejit.said import stance
 

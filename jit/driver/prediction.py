@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
 from framejit import breaks
 from framejit.errors import FramejitError, UserFrame
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 from framejit.report import place
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -18,6 +17,7 @@ from framejit.errors import UserFrame
 from framejit.guards.dynamic import Dynamic
 from framejit.guards.kinds import Change
 from framejit.guards.source import Path
+from framejit.quick_dataclass import dataclass
 from framejit.report import BreakNote
 
 

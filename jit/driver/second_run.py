@@ -11,7 +11,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from framejit.bytecode.decode import decode
 from framejit.driver.compiled_module import ORIGINAL
 from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import is_jagged
 
 TOLERANCES: dict[torch.dtype, tuple[float, float]] = {

@@ -6,11 +6,11 @@ Each mutated object is replayed once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.objects.core.object import Codegen, Object, settle
+from framejit.quick_dataclass import dataclass
 from framejit.trail import EffectAnnounced, EffectGrown, Trail
 
 

@@ -8,7 +8,6 @@ says whether a backend is of this kind; the backend "eager" is not: autograd rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -28,6 +27,7 @@ from framejit.graph.values import tensors_of
 from framejit.guards.tensor_spec import share_places
 from framejit.objects.tensors.tensorkind import kind_in_graph
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import keeps_elements
 
 MAKES_LEAF_OF = "requires_grad_"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -16,6 +15,7 @@ from framejit.graph.fake import storages, version_of
 from framejit.graph.global_modes import Modes
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import counted_elsewhere, in_lists, written_by_others
+from framejit.quick_dataclass import dataclass
 from framejit.trail import NodeAdded, Trail
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn, Protocol
 
@@ -55,6 +54,7 @@ from framejit.objects.core.object import Object
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import interrupts
 from framejit.process.when_needed import when_needed
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import is_in_place
 from framejit.torch_state.torch_modes import MODE_CHANGES
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from framejit.guards.tensor_source import MOST_BYTES, TOTAL_DTYPES, TOTALS, Arra
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import COMPARISONS, NumberObject, compared, deferred
 from framejit.objects.numbers.unbackednumber import Computed, Datum, UnbackedNumber
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_exceptions import KEEP_ONE_ELEMENT
 
 TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() for name in (function.__name__, f"__{function.__name__}__")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from framejit.graph.prune import fake_of
 from framejit.graph.repeats import Made, Returned, is_pure
 from framejit.graph.trace_state import TraceState
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
 ModuleStack = dict[str, tuple[str, type]]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from framejit.guards.source import Path
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ does, and those that write to the tensors of a list. Then the data would be wron
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.graph.fake import version_of
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

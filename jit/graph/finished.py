@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any
 
@@ -19,6 +19,7 @@ from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
 from framejit.objects.core.object import VM
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from framejit.graph.switches import Switches
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object
 from framejit.process import underway
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
 from framejit.torch_state.torch_modes import (
     AUTOCAST,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules._functions import BackwardHookFunction
+
+from framejit.quick_dataclass import dataclass
 
 OF_OPERATORS = ("torch._library.autograd", "torch._higher_order_ops.")
 """The modules of the Functions that torch makes for the gradients of custom operators, which are written to be run on tensors without data, and of those

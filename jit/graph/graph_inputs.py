@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from framejit.guards.tensor_spec import (
 from framejit.objects.tensors.storageobject import key_of
 from framejit.objects.tensors.tensorkind import TensorKind, kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor

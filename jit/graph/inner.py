@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import fx
 
 from framejit.graph.prune import Running, effects_of, has_effect, is_elementwise
+from framejit.quick_dataclass import dataclass
 
 
 def graph_modules(module: torch.nn.Module) -> Iterator[fx.GraphModule]:

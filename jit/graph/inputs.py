@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from framejit.guards.script_source import ScriptAnswer
 from framejit.guards.source import Item, Source
 from framejit.objects.core.object import Object
 from framejit.objects.tensors.tensorkind import TensorKind, kind_of_class
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

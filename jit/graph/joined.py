@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 
 import torch
@@ -20,6 +19,7 @@ from framejit.graph.fake import storages
 from framejit.graph.metadata import CHANGES
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
+from framejit.quick_dataclass import dataclass
 
 ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|set_|detach_")
 """The names of operations that are about a tensor itself, and not only about its data."""

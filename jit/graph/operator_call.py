@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch import fx
 
 from framejit.graph.fake import version_of
 from framejit.graph.trace_state import TraceState
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(slots=True)

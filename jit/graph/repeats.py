@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from types import BuiltinFunctionType, EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 
 from framejit._runtime import renew_storage
 from framejit.graph.global_modes import Modes
+from framejit.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from framejit.graph.shape_env import TraceShapeEnv

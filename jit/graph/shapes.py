@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -42,6 +41,7 @@ from framejit.objects.numbers.numberobject import OPERATIONS, DeferredNumber, Nu
 from framejit.objects.tensors.tensorkind import kind_of_class
 from framejit.objects.types.constobject import ConstObject
 from framejit.process.when_needed import when_needed
+from framejit.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from framejit.graph.shape_env import TraceShapeEnv

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from framejit.guards.recorder import GuardRecorder
 from framejit.objects.core.latercall import LaterCall
+from framejit.quick_dataclass import dataclass
 from framejit.trail import Trail
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -20,6 +19,7 @@ from torch.utils._sympy.numbers import int_oo
 from framejit.graph.shape_env import TraceShapeEnv
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.shape_program import UntranslatableError, compile_shapes
+from framejit.quick_dataclass import dataclass
 
 
 class NotCompiled(Exception):

@@ -7,10 +7,11 @@ back in the guards that they ask for. They never need to know what a framejit so
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from torch._guards import GuardSource, Source
+
+from framejit.quick_dataclass import dataclass
 
 
 class TorchSource(Source):

@@ -20,11 +20,11 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from framejit import config, logs
+from framejit.quick_dataclass import dataclass
 from framejit.report import counted
 
 MAGIC = b"framejit entry 1\n"

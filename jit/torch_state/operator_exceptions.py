@@ -5,7 +5,7 @@ Operators are named as the nodes of a graph call them: by the name of a method, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_modes import (
     AUTOCAST,
     AUTOCAST_DEVICES,

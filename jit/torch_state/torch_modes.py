@@ -7,7 +7,7 @@ there) and the default dtype are read from c10 by the guards' leaf in C++. The r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._device import DeviceContext
 
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state import torch_function_stack
 from framejit.torch_state.saved_tensor_hooks import pop_saved_tensor_hooks, push_saved_tensor_hooks, traced_hooks
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType
 from typing import Any, NoReturn, Protocol
 
@@ -48,6 +48,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace

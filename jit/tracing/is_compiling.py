@@ -12,10 +12,10 @@ place, and then everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from framejit import logs
 from framejit.errors import UserFrame
+from framejit.quick_dataclass import dataclass
 from framejit.report import place
 from framejit.trail import Trail
 

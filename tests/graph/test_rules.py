@@ -103,4 +103,4 @@ def test_the_builder_imports_no_rule() -> None:
     assert not [name for name in names if name in text]
 
 
-ALLOWED = ("__future__", "collections.abc", "dataclasses", "typing", "torch", "framejit.graph.fake", "framejit.graph.trace_state")
+ALLOWED = ("__future__", "collections.abc", "dataclasses", "typing", "torch", "framejit.quick_dataclass", "framejit.graph.fake", "framejit.graph.trace_state")

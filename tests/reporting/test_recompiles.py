@@ -672,11 +672,24 @@ def in_a_loop(t, numbers):
     return t
 
 
+class Announced:
+    """Its instances split the graph while they are made."""
+
+    def __init__(self):
+        framejit.graph_break()
+        self.two = 2
+
+
+def beside_a_new_object(t, other):
+    return t * (other.n * Announced().two)
+
+
 NAMED = {
     # the function, the first call's arguments, the second one's, what the log calls that which has changed
     "a bound method": (lambda t, f: f(t), lambda: (x, Scale(1).times), lambda: (x, Scale(2).times), "f's self.n"),
     "a bound method of a tensor": (lambda t, f: f(t), lambda: (x, x.add), lambda: (x, x.double().add), "f's self"),
     "a method whose call a break interrupts": (times_argument, lambda: (x, Scale(1)), lambda: (x, Scale(2)), "other.n"),
+    "an operand while another's `__init__` runs": (beside_a_new_object, lambda: (x, Scale(1)), lambda: (x, Scale(2)), "other.n"),
     "a global's method": (times_global, lambda: (setattr(scale, "n", 1), (x,))[1], lambda: (setattr(scale, "n", 2), (x,))[1], "scale.n"),
     "a tensor's method": (adds, lambda: (x,), lambda: (x.double(),), "t"),
     "a field of a named tuple": (lambda p: p.first * p.second, lambda: (Pair(x, 1),), lambda: (Pair(x, 2),), "p.second"),

@@ -6,7 +6,6 @@ import atexit
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch._ops import OpOverload
@@ -15,6 +14,7 @@ from framejit.backends.eager_kernels.kernel_maker import KernelMaker
 from framejit.backends.ecosystem import resolve_again
 from framejit.process.one_at_a_time import free_in_child
 from framejit.process.when_needed import when_needed
+from framejit.quick_dataclass import dataclass
 
 native = when_needed("framejit._operators")
 

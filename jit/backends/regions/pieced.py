@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from framejit.backends.request import (
 from framejit.backends.undefined_gradients import with_undefined_gradients
 from framejit.backends.view_geometry import number_nodes, symbols_of
 from framejit.errors import BackendError, FramejitError
+from framejit.quick_dataclass import dataclass
 from framejit.saved.remade import made_by
 
 CompiledPiece = tuple[Callable[..., Any], bool, list[BackendGuard]]

@@ -8,9 +8,10 @@ A run of equal layers may be cut at any distance from its beginning. The best on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy
+
+from framejit.quick_dataclass import dataclass
 
 LEAST_PERIOD = 2
 """The fewest nodes of a region."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
+
+from framejit.quick_dataclass import dataclass
 
 
 class Raw(NamedTuple):

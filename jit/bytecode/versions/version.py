@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from framejit.bytecode.versions.rows import Row
 from framejit.bytecode.versions.words import Word
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

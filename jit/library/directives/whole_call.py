@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,6 +11,8 @@ from torch import nn
 from torch._guards import detect_fake_mode
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
+
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

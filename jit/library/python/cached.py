@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -26,6 +26,7 @@ from framejit.objects.types.constobject import SCALARS
 from framejit.objects.types.funcobject import MethodObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes, code_kinds
+from framejit.quick_dataclass import dataclass
 from framejit.said.functions import Treatment
 
 NUMBERS: tuple[type, ...] = (*SCALARS, type(None))

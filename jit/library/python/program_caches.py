@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -19,6 +18,7 @@ from framejit.guards.source import MISSING, Pinned
 from framejit.objects.core import abstract
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object, Raise
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state import torch_function_stack
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.trail import EffectAnnounced, NodeAdded

@@ -6,7 +6,6 @@ import _warnings
 import re
 import sys
 import warnings
-from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -19,6 +18,7 @@ from framejit.objects.core.registry import models
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.process.warning_filters import MUTATED, forget_shown
+from framejit.quick_dataclass import dataclass
 
 Row = tuple[Any, ...]
 """A filter: its action, the pattern of messages, the category, the pattern of modules and the line."""

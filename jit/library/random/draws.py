@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy
 import torch
 from torch import fx
 
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.own_operators import DRAWS, declare_operator
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -17,6 +16,7 @@ import torch
 
 from framejit.graph.tokens import standing_for
 from framejit.library.random.draws import STATE, numbers_from
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.own_operators import declare_operator
 
 HALF = 2**64

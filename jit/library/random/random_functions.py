@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -19,6 +18,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.quick_dataclass import dataclass
 
 NEEDED = inspect.Parameter.empty
 OF_PYTHON = (

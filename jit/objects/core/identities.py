@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-from dataclasses import dataclass
 from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
@@ -18,6 +17,7 @@ from framejit.objects.core.addresses import may_be_address
 from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
 """Immutable types in C that compare and hash by value, without running code of the program's."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import Codegen, Object
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -30,6 +29,7 @@ from framejit.objects.core.vm import Classes, CodeWriter, Record, Running, Stopp
 from framejit.plain import support
 from framejit.program import classes
 from framejit.program.naming import with_article
+from framejit.quick_dataclass import dataclass
 
 NUMBERS_OF_FIXED_HASH = frozenset({int, float, bool, complex})
 """Types whose values have the same hash in all processes."""

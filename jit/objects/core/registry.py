@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, IntEnum
 from types import CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -24,6 +24,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, NotConstant, Object
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 Wrap = Callable[["VM", Any, "Source"], "Object"]
 Model = Callable[..., "Object"]

@@ -15,7 +15,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -24,6 +23,7 @@ from framejit.objects.core.object import VM, Object, Raise
 from framejit.objects.core.registry import app_of, call_model, meaning_of, model_of
 from framejit.objects.core.witness import witness_of
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 NAMED: dict[int, frozenset[str]] = {
     id(int): frozenset({"base"}),

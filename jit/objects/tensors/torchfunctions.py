@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_exceptions import NOT_IN_GRAPH
 
 VARIABLE_FUNCTIONS = torch._C._VariableFunctions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -20,6 +19,7 @@ from framejit.objects.types.instancedict import fill_instance_dict
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 
 BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")

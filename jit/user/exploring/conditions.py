@@ -6,7 +6,6 @@ import functools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -18,6 +17,7 @@ from framejit.guards.program_to_sympy import demands_of
 from framejit.guards.prove import prove
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Index, Item, Local, Source
+from framejit.quick_dataclass import dataclass
 from framejit.user.exploring.example_inputs import ExampleInputs, Position, VaryingTensor
 from framejit.user.exploring.regions import symbols_of
 

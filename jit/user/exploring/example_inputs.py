@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from framejit.errors import BadArgument, suggestion
 from framejit.guards.dynamic import RANGES, STATIC_MARK, marks
+from framejit.quick_dataclass import dataclass
 
 Position = tuple[Any, ...]
 """The position of a value among the arguments of a call: the number or the name of the argument, then indices and keys."""

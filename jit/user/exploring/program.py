@@ -8,7 +8,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from framejit.errors import BadArgument, FramejitError, UserFrame
 from framejit.guards.dynamic import NONE, Dynamic
 from framejit.guards.source import Call, Source
 from framejit.program.code_kinds import OURS
+from framejit.quick_dataclass import dataclass
 from framejit.report import FrameNote, place, recording
 from framejit.said import stance
 from framejit.user.api import compile_target

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -21,6 +20,7 @@ from framejit.driver.options import Options
 from framejit.errors import BadArgument, Unsupported
 from framejit.guards.source import Call, Source
 from framejit.guards.tensor_source import TensorSize
+from framejit.quick_dataclass import dataclass
 from framejit.user.api import compile_target
 from framejit.user.exploring.conditions import Condition, Conditions
 from framejit.user.exploring.example_inputs import ExampleInputs

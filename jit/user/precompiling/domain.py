@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -19,6 +18,7 @@ from framejit.errors import BadArgument, FramejitError
 from framejit.guards.dynamic import Size
 from framejit.guards.input_sets import Undecided, negations
 from framejit.program.naming import kind_of
+from framejit.quick_dataclass import dataclass
 from framejit.user.exploring.conditions import Conditions
 from framejit.user.exploring.example_inputs import ExampleInputs, argument_names
 from framejit.user.exploring.regions import MOST_ELEMENTS, Sizes, holds, smallest_sizes, symbols_of, text_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from framejit.graph.gradient_paths import TracedGradient
+from framejit.quick_dataclass import dataclass
 
 Tensors = tuple[torch.Tensor | None, ...]
 TENSOR = object()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -24,6 +23,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.quick_dataclass import dataclass
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Attributes of tensors that hold the hooks on them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -43,6 +42,7 @@ from framejit.objects.types.madeglobals import is_made
 from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import checkpoint as plain
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_modes import AUTOCAST_DEVICES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)

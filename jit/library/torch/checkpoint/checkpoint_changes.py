@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
@@ -20,6 +20,7 @@ from framejit.graph.tokens import token_for
 from framejit.library.torch.checkpoint.repeated_changes import BatchStatistics, RepeatedChanges, Repeating, change_, changing_again_
 from framejit.objects.core.object import VM, Object
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_modes import MODE_CHANGES
 
 

@@ -8,7 +8,6 @@ own tensors. If the backward pass is in the graph too, that is an ordinary opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from framejit.graph.gradient_paths import leads_to
 from framejit.graph.tokens import of_token
 from framejit.graph.trace_state import TraceState
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.own_operators import declare_operator
 
 

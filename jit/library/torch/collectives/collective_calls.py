@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -28,6 +27,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.listobject import ListObject
 from framejit.process.when_needed import when_needed
+from framejit.quick_dataclass import dataclass
 
 FUNCTIONAL = when_needed("torch.distributed._functional_collectives")
 

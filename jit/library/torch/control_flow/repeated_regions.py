@@ -14,7 +14,6 @@ tensors, constants and values from outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
 CONSTANTS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})

@@ -7,7 +7,7 @@ becomes a graph of its own, which that node runs, and the pass is traced again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import gradients as app
+from framejit.quick_dataclass import dataclass
 
 MOST_PASSES = 4
 NOT_COMPUTED = ", where a hook changes a gradient by more than computing another one"

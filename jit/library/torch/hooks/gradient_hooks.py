@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from framejit.graph.trace_state import TraceState
 from framejit.guards.source import Source
 from framejit.library.torch.autograd.custom_gradient import Tensors, laid_out
+from framejit.quick_dataclass import dataclass
 
 
 def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any, ...], position: int | None) -> RemovableHandle:

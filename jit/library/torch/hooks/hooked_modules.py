@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.utils.hooks import BackwardHook
 
 from framejit.graph.gradient_paths import passes_on
 from framejit.graph.tokens import of_token, standing_for, token_for
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.own_operators import declare_operator
 
 Gradients = Sequence[torch.Tensor | None]

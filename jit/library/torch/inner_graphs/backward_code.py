@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, NoneType
 from typing import Any
 
@@ -19,6 +18,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.constobject import SCALARS
 from framejit.program import code_kinds
+from framejit.quick_dataclass import dataclass
 
 STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
 """Types of values that are assumed not to be replaced. The contents of cells, modules and classes are checked separately."""

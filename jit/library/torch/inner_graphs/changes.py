@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.program import classes
+from framejit.quick_dataclass import dataclass
 from framejit.trail import Changed, FieldFilled, FieldSet, TrailRecord
 
 

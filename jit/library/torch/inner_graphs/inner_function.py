@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -22,6 +21,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import control_flow as plain
+from framejit.quick_dataclass import dataclass
 
 T = TypeVar("T")
 BreakGraph = Callable[[str], NoReturn]

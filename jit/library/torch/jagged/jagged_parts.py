@@ -11,7 +11,6 @@ sizes such as j1 are equal if they stand for the lengths in the same tensor, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.guards.source import InstanceDict, Item, Source
+from framejit.quick_dataclass import dataclass
 
 CACHE = "_metadata_cache"
 PATHS: dict[str, tuple[str, ...]] = {

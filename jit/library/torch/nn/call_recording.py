@@ -6,7 +6,6 @@ Guards, and the paths of the graph's inputs, are moved to the same paths through
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from torch import fx
@@ -22,6 +21,7 @@ from framejit.objects.core.object import Object, settle
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 from framejit.trail import Changed, FieldFilled, FieldSet, Learned, NodeAdded, TrailRecord
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -28,6 +27,7 @@ from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.userobject import UserObject
 from framejit.plain import schedulers as app
 from framejit.program import code_kinds
+from framejit.quick_dataclass import dataclass
 
 MADE_NATIVELY = breaks.StepInPlace("something looks at what it changes, or changes it before it does")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from operator import getitem
 from typing import Any
@@ -17,6 +17,7 @@ from framejit.graph.on_fakes import stand_in
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.rewrites import rewrites
 from framejit.graph.trace_state import TraceState
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.own_operators import DRAWS, declare_operator
 from framejit.torch_state.torch_modes import AUTOCAST
 

@@ -9,7 +9,7 @@ coalesced), and their number only if the program asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import SparsePart
 from framejit.guards.tensor_spec import tensor_spec
+from framejit.quick_dataclass import dataclass
 
 BASE = torch._C.TensorBase
 ROWS = (BASE.crow_indices, BASE.col_indices, BASE.values)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

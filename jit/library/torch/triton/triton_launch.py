@@ -10,11 +10,12 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import torch
+
+from framejit.quick_dataclass import dataclass
 
 JIT = "triton.runtime.jit"
 AUTOTUNER = "triton.runtime.autotuner"

@@ -1,0 +1,130 @@
+"""Classes made by `framejit.quick_dataclass.dataclass`, beside the same classes made by the standard library."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from typing import Any, ClassVar
+
+import pytest
+
+from framejit.quick_dataclass import dataclass
+
+
+def make(decorator: Any) -> dict[str, Any]:
+    """Classes of several forms, by their names."""
+
+    @decorator(frozen=True, slots=True)
+    class Point:
+        """Two numbers."""
+
+        x: int
+        y: int = 2
+        of_class: ClassVar[int] = 3
+
+    @decorator(frozen=True)
+    class One:
+        only: Any
+
+    @decorator
+    class Changing:
+        items: list[int] = dataclasses.field(default_factory=list)
+        hidden: int = dataclasses.field(default=0, repr=False, compare=False)
+
+    @decorator(frozen=True)
+    class Hashed:
+        a: int
+        b: list[int] = dataclasses.field(default_factory=list, hash=False)
+
+    @decorator(frozen=True, eq=False)
+    class ByIdentity:
+        a: int
+
+    @decorator(frozen=True)
+    class Inheriting(One):
+        more: int = 4
+
+    @decorator(frozen=True)
+    class Nothing:
+        pass
+
+    @decorator(frozen=True)
+    class WithOwn:
+        a: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __repr__(self) -> str:
+            return "own text"
+
+    @decorator(frozen=True)
+    class WithHash:
+        a: int
+
+        def __hash__(self) -> int:
+            return 7
+
+    @decorator(frozen=True, repr=False)
+    class Plain:
+        a: int
+
+    return {name: value for name, value in locals().items() if isinstance(value, type)}
+
+
+QUICK, STANDARD = make(dataclass), make(dataclasses.dataclass)
+GIVEN: dict[str, list[tuple[Any, ...]]] = {
+    "Point": [(1,), (1, 2), (True, 2), (3, 4)], "One": [(1,), (float("nan"),), ((1, 2),), ([1],)], "Changing": [(), ([1],), ([1], 5)],
+    "Hashed": [(1,), (1, [2]), (2,)], "ByIdentity": [(1,), (1,)], "Inheriting": [(1,), (1, 4), (1, 5)], "Nothing": [(), ()], "WithOwn": [(1,), (2,)],
+    "WithHash": [(1,), (1,), (2,)], "Plain": [(1,), (1,)],
+}  # fmt: skip
+
+
+def told(value: Any) -> Any:
+    """What a call gives, or the type of its error."""
+    try:
+        return value()
+    except TypeError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_classes_do_what_those_of_the_standard_library_do(name):
+    facts = []
+    for classes in (QUICK, STANDARD):
+        cls = classes[name]
+        made = [cls(*args) for args in GIVEN[name]]
+        equal = [[one == other for other in made] for one in made]
+        known = told(lambda: [[hash(one) == hash(other) for other in made] for one in made])
+        texts = ["a text with an address" if " object at 0x" in repr(one) else repr(one) for one in made]
+        fields = [(field.name, field.type, field.compare) for field in dataclasses.fields(cls)]
+        data = [dataclasses.asdict(one) for one in made]
+        facts.append(repr((equal, known, texts, fields, data, cls.__match_args__, "__slots__" in vars(cls), cls.__doc__, made[0] == 1, made[0] is made[0])))
+    assert facts[0] == facts[1]
+
+
+def test_wrong_arguments_are_refused():
+    for args in ((), (1, 2, 3)):
+        with pytest.raises(TypeError):
+            QUICK["Point"](*args)
+
+
+def test_a_text_that_contains_itself_ends():
+    made = QUICK["Changing"]()
+    made.items.append(made)
+    assert repr(made).endswith("Changing(items=[...])")
+
+
+@dataclass(frozen=True, slots=True)
+class Portable:
+    a: int
+    b: str = "b"
+
+
+def test_instances_are_copied_pickled_and_replaced():
+    one = Portable(1)
+    assert copy.deepcopy(one) == one == pickle.loads(pickle.dumps(one))
+    assert dataclasses.replace(one, b="c") == Portable(1, "c")
+    with pytest.raises(AttributeError):
+        one.other = 1  # type: ignore[attr-defined]
