@@ -48,9 +48,9 @@ class Model(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def without_aot_autograds_cache() -> Iterator[None]:
-    """As where framejit's own cache is on. AOTAutograd's would want the code of backward passes at once."""
-    with functorch_config.patch(enable_autograd_cache=False):
+def compiled_when_needed() -> Iterator[None]:
+    """As where framejit's own cache is on. AOTAutograd's would want the code of backward passes at once, and so does FRAMEJIT_CHECK=cache."""
+    with functorch_config.patch(enable_autograd_cache=False), framejit.config.replace(check="compile,guards,shapes"):
         yield
 
 
