@@ -22,7 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks
 from framejit.graph.autograd_node import AutogradNode
-from framejit.graph.body import Body, Transforming
+from framejit.graph.body import Body, NodeNote, Transforming
 from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_result_only, checks_after_changes, runs_for_its_effect
 from framejit.graph.demands import Demands
@@ -34,9 +34,10 @@ from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.joined import JoinedTensors
 from framejit.graph.known_data import KnownData
-from framejit.graph.metadata import CHANGES
+from framejit.graph.metadata import CHANGES, USER_PLACES
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.operator_call import OperatorCall, Phase, run_rules
+from framejit.graph.optional_records import OptionalRecords
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
 from framejit.graph.results import Results, has_unbacked
 from framejit.graph.rewrites import rewrite_where_differentiated
@@ -60,6 +61,8 @@ from framejit.torch_state.torch_modes import MODE_CHANGES
 
 shape_env = when_needed("framejit.graph.shape_env")
 
+OF_THE_PROGRAM = ("stack_trace", USER_PLACES, "nn_module_stack")
+"""The keys of the metadata that says where the program has called a node's operator."""
 FEW_NODES = 8
 """In a graph with fewer nodes, layers hardly repeat, so results of its operators aren't noted for reuse."""
 
@@ -181,13 +184,15 @@ class GraphBuilder(TraceState):
             self.part(JoinedTensors).check_kept_apart([obj.node for obj in objects if isinstance(obj, TensorObject)])
 
     def check_record(self, obj: TensorObject) -> None:
-        """Stop the trace if the program asks for a tensor's autograd record inside a transform, where the fake's record may be incomplete."""
+        """Stop the trace if the program asks for a tensor's autograd record inside a transform, where the fake's record may be incomplete, or where it depends
+        on data whether there is one."""
         body: Body | None = self.body
         while body is not None and body.fx is not obj.node.graph:
             body = body.outer
         around = self.transform_around()
         if around is not None and body is not None and (obj.node.op != "placeholder" or body.leaves_transform) and body.hides_records():
             self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
+        self.part(OptionalRecords).check_asked([obj.look(self.vm)])
 
     def forget_inside(self) -> None:
         """Forget what fakes from around the innermost graph know from its operators, which may not run: the numbers that they have given, and the data of
@@ -268,6 +273,19 @@ class GraphBuilder(TraceState):
         """
         place = self.vm.place()
         return self._enter(self._performed("call_function", target, lambda: (args, kwargs), True, raises), place)
+
+    def repeated(self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
+        """A node of the innermost graph that runs the operator of a node of another graph, with these arguments. `note`: that of the other node."""
+        given: Any = fake_of(args[0]) if args else None
+        if node.target is operator.getitem and not isinstance(given, torch.Tensor):
+            made = self.item_node(args[0], args[1], given[args[1]])
+        else:
+            made = self._enter(self._performed(node.op, node.target, lambda: (args, kwargs), True), note.instruction)
+        made.meta.update({key: node.meta[key] for key in OF_THE_PROGRAM if key in node.meta})
+        self.body.notes[made] = note
+        if isinstance(made.meta["example_value"], torch.Tensor) or is_unbacked(made.meta["example_value"]):
+            self.result_of(made)
+        return made
 
     def _performed(
         self,
@@ -422,6 +440,7 @@ class GraphBuilder(TraceState):
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)
         self.part(JoinedTensors).check_leaving(outputs)
+        self.part(OptionalRecords).check_leaving(outputs)
         mutated = self.fakes.changed_inputs(kept)
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))

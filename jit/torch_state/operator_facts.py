@@ -59,6 +59,12 @@ def writes_to_first(overload: OpOverload) -> bool:
 
 
 @cache
+def writes_at_indices(name: str) -> bool:
+    """Return whether a method only writes to the elements of its tensor that indices name."""
+    return only_writes(name) and any(argument.name in ("index", "indices") for each in overloads_of_method(name) for argument in each._schema.arguments)
+
+
+@cache
 def takes_one_tensor(name: str) -> bool:
     """Return whether no overload of ATen's operator takes a tensor, or only its first argument is one: then any other tensor stands for a number."""
     packet = getattr(torch.ops.aten, name, None)

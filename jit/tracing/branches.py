@@ -50,6 +50,7 @@ from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
+from framejit.tracing.empty_ways import EmptyWay, Rows, name_of
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
@@ -59,6 +60,7 @@ MOST_NESTED = 8
 MOST_DIFFERENTIATED = 3
 """The most of them in graphs that AOTAutograd differentiates: it traces what is inside several times, and what is inside that several times as often."""
 MAY_BE_THE_SAME = "a tensor that it gives may be one from before it, which is then used or changed apart from it"
+MAY_HAVE_NO_RECORD = "whether autograd has a record of a tensor that it changes depends on data, and the program asks for that later"
 DRAWS = "draws random numbers"
 
 
@@ -104,7 +106,8 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
 
 @dataclass(slots=True)
 class Way:
-    """One way of a branch, traced up to the meeting. `returned`: what the frame returns, if the ways meet there."""
+    """One way of a branch, traced up to the meeting. `returned`: what the frame returns, if the ways meet there; `recorded`: the reason why a torch.cond can't
+    run it where gradients are recorded, or an empty text."""
 
     body: Body
     stack: list[Any]
@@ -112,6 +115,7 @@ class Way:
     handled: Object | None
     returned: Object | None
     made: Callable[[Object], bool]
+    recorded: str
 
 
 class Branch:
@@ -234,34 +238,35 @@ class Branch:
             self.stop("of a function that changes how it is compiled")
         if body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
             self.stop("has a way that does more than compute tensors")
-        self.check_recorded(body)
+        recorded = self.reason_if_recorded(body)
         doing = self.does_more(body)
         graph.forget_inside()  # nodes have run on fakes again
         if seen is not None:
             seen.any = seen.any or drawn
         if doing is not None:
             self.stop(f"has a way that {doing}")
-        way = Way(body, list(frame.stack), list(frame.locals), frame.handled, returned, lambda obj: obj.source is None and id(obj) not in old)
+        way = Way(body, list(frame.stack), list(frame.locals), frame.handled, returned, lambda obj: obj.source is None and id(obj) not in old, recorded)
         assert body.outer is not None
         vm.trail.set(graph, "body", body.outer)
         frame.restore(self.before)
         return way
 
-    def check_recorded(self, body: Body) -> None:
-        """Give up if a way writes to a tensor from around it, or uses sizes that depend on data, and autograd may record its operators: AOTAutograd's backward
-        of a torch.cond doesn't get such sizes (torch 2.13). Gives up as well if it changes the form of a tensor."""
+    def reason_if_recorded(self, body: Body) -> str:
+        """Return why a torch.cond can't run a way: it writes to a tensor from around it, or uses sizes that depend on data, and autograd may record its
+        operators, as AOTAutograd's backward of a torch.cond doesn't get such sizes (torch 2.13). Otherwise return an empty text. Gives up if the way changes
+        the form of a tensor."""
         lifted = [fake for node in body.lifted if isinstance(fake := node.meta["example_value"], torch.Tensor)]
         is_recorded = self.vm.graph.modes.current.grad and any(fake.requires_grad for fake in lifted)
-        if is_recorded and (body.numbers() or any(is_unbacked(size) for fake in lifted for size in fake.shape)):
-            self.stop("has a way that uses sizes or numbers that depend on data, where gradients are recorded")
-        if not written_outside(body):
-            return
-        if any(changes_tensor_itself(name_of(inner)) for node in body.kept for inner in (node, *nodes_within(node))):
+        writes = bool(written_outside(body))
+        if writes and any(changes_tensor_itself(name_of(inner)) for node in body.kept for inner in (node, *nodes_within(node))):
             self.stop("has a way that changes the form of a tensor")
-        if is_recorded:
-            self.stop("has a way that writes to a tensor from before it, where gradients are recorded")
-        if not all(map(is_plain, lifted)):
+        if writes and not all(map(is_plain, lifted)):
             self.stop("has a way that writes to a tensor from before it, and uses tensors that aren't ordinary ones")
+        if is_recorded and writes:
+            return "has a way that writes to a tensor from before it, where gradients are recorded"
+        if is_recorded and (body.numbers() or any(is_unbacked(size) for fake in lifted for size in fake.shape)):
+            return "has a way that uses sizes or numbers that depend on data, where gradients are recorded"
+        return ""
 
     def check_aliases(self, ways: Sequence[Way]) -> None:
         """Give up if a way writes to memory that several operands of the node have: AOTAutograd doesn't see that they are one."""
@@ -375,7 +380,10 @@ class Meeting:
         return repr(a.constant(vm)) == repr(b.constant(vm))  # 0.0 and -0.0 differ
 
     def compute(self, pred: object) -> None:
-        """Make the node that computes the tensors which differ."""
+        """Make the node that computes the tensors which differ, or those of a way that needs no branch."""
+        if any(way.recorded for way in self.ways):
+            self.compute_without_branch()
+            return
         if not self.leaves and not any(written_outside(way.body) for way in self.ways):
             return
         vm, functions = self.vm, self.branch.functions
@@ -393,6 +401,16 @@ class Meeting:
         for obj, result in zip(returned, results[len(pairs) :], strict=True):
             enter(vm, torch.Tensor.copy_, [obj, result])
         self.note(results, graphs[0].leaves, originals, reached)
+
+    def compute_without_branch(self) -> None:
+        """Make the nodes of a way that only writes rows, of which there may be none, beside one that does nothing. Gives up if the ways aren't such."""
+        branch, true, false = self.branch, *self.ways
+        rows = Rows.of(self.vm, branch.condition)
+        way, other = (true, false) if rows is None or rows.outcome else (false, true)
+        if rows is None or self.vm.ways or self.leaves or other.body.kept or other.recorded:
+            branch.stop(true.recorded or false.recorded)
+        reason = replace(branch.reason, ways=MAY_HAVE_NO_RECORD)
+        EmptyWay(self.vm, rows, way.body, branch.place, reason, branch.stop).run()
 
     def note(
         self, results: Sequence[Object], leaves: Sequence[Object], originals: Sequence[Sequence[tuple[fx.Node, ...]]], reached: frozenset[int]
@@ -530,11 +548,6 @@ def written_outside(body: Body) -> set[int]:
 def is_dense(fake: torch.Tensor) -> bool:
     """Return whether a copy of a tensor has its strides."""
     return fake.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense.default(fake)
-
-
-def name_of(node: fx.Node) -> str:
-    """The name of the operator that a node runs."""
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
 
 
 def is_plain(fake: torch.Tensor) -> bool:

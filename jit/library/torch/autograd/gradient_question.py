@@ -12,6 +12,7 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
 from framejit.graph.metadata import OF_BACKWARD
+from framejit.graph.optional_records import OptionalRecords
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.library.torch.autograd.autograd_settings import are_hooks_set_outside
@@ -84,6 +85,8 @@ class Question:
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
         for name in (*paths.functions, *(paths.once if self.create_graph else ())):
             return f", through the autograd.Function {name.removesuffix('Backward')}"
+        if graph.part(OptionalRecords).led_to([tensor.look(vm) for tensor in tensors]) is not None:
+            return ", where it depends on data which tensors get a gradient"
         known = [graph.object_of(leaf) for leaf in paths.leaves]
         found = tuple([obj for obj in known if obj is not None])
         if len(found) != len(known) or (graph.body.is_backward and not all(graph.body.makes(leaf.node) for leaf in found)):
@@ -112,16 +115,11 @@ class Question:
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
         """Guard that an input is a leaf and, unless the caller handles hooks, that there are none on its gradient."""
-        if leaf.source is None:
-            return
-        if accumulates_with_hooks(leaf.value):
-            self.stop(vm, ", of a tensor with hooks")
-        for name in HOOKS:
-            if getattr(leaf.value, name) is None:
-                vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
-            elif not listens:
-                self.stop(vm, ", of a tensor that has hooks, or had some")
-        read_is_leaf(vm, leaf)
+        why = guard_hooks(vm, leaf, listens)
+        if why is not None:
+            self.stop(vm, why)
+        if leaf.source is not None:
+            read_is_leaf(vm, leaf)
 
     def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
         """Leave the question to autograd, after the graph."""
@@ -164,6 +162,20 @@ class Question:
         if vm.graph.autograd_node is not None and not vm.graph.is_inner():
             vm.trail.set(vm.graph.autograd_node, "asks", True)
             vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
+
+
+def guard_hooks(vm: TorchVM, leaf: TensorObject, listens: bool = False) -> str | None:
+    """Guard that there are no hooks on the gradient of a tensor from outside; if there are, return so. `listens`: the caller handles the tensor's own."""
+    if leaf.source is None:
+        return None
+    if accumulates_with_hooks(leaf.value):
+        return ", of a tensor with hooks"
+    for name in HOOKS:
+        if getattr(leaf.value, name) is None:
+            vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+        elif not listens:
+            return ", of a tensor that has hooks, or had some"
+    return None
 
 
 def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:

@@ -38,6 +38,7 @@ def tensor_requires_grad_(vm: TorchVM, self: TensorObject, requires_grad: Object
 
 def set_requires_grad(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
     vm.graph.reject_transformed("requires_grad_() of a tensor")
+    vm.graph.check_record(self)
     if self.look(vm).requires_grad == enabled:
         return
     if self.source is None:

@@ -1,0 +1,139 @@
+"""Values of code that eager skips in some calls: autograd has a record of what they are computed from only in the other calls.
+
+In `if rows.numel(): out.index_add_(0, rows, expert(x[rows]))` the write does nothing where there are no rows. So the graph makes it in each call, without a
+branch. But where eager skips it, the parameters of `expert` get no gradient, and not zeros, and `out` may not require one. So what is written passes through
+a node of `recorded_if`. With the backend eager, that lets go of the record. AOTAutograd's node has all gradients; `OptionalReach` says which of them eager
+hasn't (backends/undefined_gradients.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from framejit import breaks
+from framejit.graph.gradient_paths import needs_what_was_changed, node_of
+from framejit.graph.joined import ASKS_FOR_ITSELF
+from framejit.graph.operator_call import OperatorCall, Phase, rule
+from framejit.graph.trace_state import TraceState
+
+
+def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:
+    """A tensor, without its autograd record if the count is 0. In a trace, the count is a symbol, and the result has a record of its own."""
+    if type(count) is int:
+        return tensor if count else tensor.detach()
+    return torch.ops.aten.alias.default(tensor)
+
+
+def is_optional(node: fx.Node) -> bool:
+    """Return whether a node gives a tensor without a record in some calls."""
+    return node.target is recorded_if and bool(free_unbacked_symbols(fake_count(node)))
+
+
+def fake_count(node: fx.Node) -> Any:
+    """The count of a node of `recorded_if`, on fakes."""
+    count = node.args[1]
+    assert isinstance(count, fx.Node)
+    return count.meta["example_value"]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalReach:
+    """The results of a graph from which gradients reach inputs, in calls in which some of its optional records are missing.
+
+    Attributes:
+        counts: the indices of the results that say which records there are: those whose count isn't 0.
+        of_results: for each result that requires a gradient, by its index, the numbers of the optional records to which its gradients lead, and the indices of
+            the inputs that they reach without these.
+        of_records: the same numbers and indices for each optional record.
+    """
+
+    counts: tuple[int, ...]
+    of_results: Mapping[int, tuple[frozenset[int], frozenset[int]]]
+    of_records: tuple[tuple[frozenset[int], frozenset[int]], ...]
+
+    def reached(self, present: Sequence[bool]) -> dict[int, frozenset[int]]:
+        """For each result, the indices of the inputs that its gradients reach if these optional records are there."""
+        found = {}
+        for result, (records, inputs) in self.of_results.items():
+            passed, waiting, ends = set[int](), list(records), set(inputs)
+            for record in waiting:
+                if present[record] and record not in passed:
+                    passed.add(record)
+                    waiting += self.of_records[record][0]
+                    ends |= self.of_records[record][1]
+            found[result] = frozenset(ends)
+        return found
+
+
+class OptionalRecords:
+    """The optional records of one trace: their nodes, each with the branch that may skip it, and the reason for a break there."""
+
+    def __init__(self, state: TraceState) -> None:
+        self._state = state
+        self.made: dict[fx.Node, tuple[tuple[CodeType, int], breaks.Break]] = {}
+
+    def add(self, node: fx.Node, place: tuple[CodeType, int], reason: breaks.Break) -> None:
+        """Note a node of `recorded_if`."""
+        self.made[node] = place, reason
+        self._state.trail.learned(self, self.made.pop, node)
+
+    def counts(self) -> list[fx.Node]:
+        """The nodes of the counts that say which records there are."""
+        return list(dict.fromkeys(count for node in self.made if is_optional(node) and isinstance(count := node.args[1], fx.Node)))
+
+    def led_to(self, fakes: Iterable[torch.Tensor]) -> fx.Node | None:
+        """A node to whose optional record gradients of these fakes lead; None if there is none."""
+        return next(iter(self._passed(fakes)[0]), None)
+
+    def check_asked(self, fakes: Iterable[torch.Tensor]) -> None:
+        """The program is about to ask whether autograd has a record of one of these fakes: restart the trace, to break at the branch, if that isn't known."""
+        for fake in fakes:
+            if fake.requires_grad and node_of(fake) is not None:
+                passed, is_sure = self._passed([fake])
+                if passed and not is_sure:
+                    self._restart(passed[0])
+
+    def check_leaving(self, outputs: Iterable[fx.Node]) -> None:
+        """Restart the trace if gradients of an output need a tensor that a skipped write would not have changed: eager may have them."""
+        fakes = [fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+        for fake in fakes:
+            passed, _ = self._passed([fake]) if self.made and fake.requires_grad else ([], True)
+            if passed and needs_what_was_changed([fake], []):
+                self._restart(passed[0])
+
+    def _restart(self, node: fx.Node) -> None:
+        self._state.vm.restart(*self.made[node])
+
+    def _passed(self, fakes: Iterable[torch.Tensor]) -> tuple[list[fx.Node], bool]:
+        """The nodes to whose optional records gradients of these fakes lead, without passing another, and whether the gradients also reach a leaf without."""
+        self._state.refresh()
+        ends = {node_of(node.meta["example_value"]): node for node in self.made if is_optional(node)}
+        waiting: list[Any] = [node for fake in fakes if (node := node_of(fake)) is not None] if ends else []
+        seen, found, is_sure = set(waiting), [], False
+        for node in waiting:
+            if node in ends:
+                found.append(ends[node])
+                continue
+            is_sure = is_sure or hasattr(node, "variable")
+            for following, _ in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+        return found, is_sure
+
+
+@rule(Phase.REFUSE)
+def check_questions_about_optional_records(state: TraceState, operation: OperatorCall) -> None:
+    """Check an operation that is about a tensor itself."""
+    optional = state.part(OptionalRecords)
+    if optional.made and ASKS_FOR_ITSELF.fullmatch(operation.name):
+        fakes = [fake for fake in pytree.tree_leaves((operation.fake_args, operation.fake_kwargs)) if isinstance(fake, torch.Tensor)]
+        optional.check_asked(fakes)

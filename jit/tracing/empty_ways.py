@@ -1,0 +1,165 @@
+"""Branches that skip a way if there are no rows, where autograd records the way: `if rows.numel(): out.index_add_(0, rows, expert(x[rows]))`.
+
+A torch.cond can't write to `out` there. But without rows, such a way writes nothing, so that the graph can compute it in every call, without a branch. The way
+is run on fakes without rows to see that. In the graph, what it writes is recorded only if there are rows (graph/optional_records.py).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NoReturn
+
+import sympy
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from framejit import breaks
+from framejit.graph.body import Body
+from framejit.graph.fake import first_line, is_of_others
+from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.joined import memory_of
+from framejit.graph.metadata import CHANGES
+from framejit.graph.on_fakes import run_on_fakes
+from framejit.graph.optional_records import OptionalRecords, recorded_if
+from framejit.library.torch.autograd.gradient_question import guard_hooks
+from framejit.objects.core.object import Object
+from framejit.objects.numbers.unbackednumber import LeafNumber, UnbackedNumber
+from framejit.torch_state.operator_facts import writes_at_indices
+from framejit.tracing.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a branch asks about a number of rows: whether there are any if the condition has this outcome, and none if it has the other."""
+
+    number: LeafNumber
+    symbol: sympy.Symbol
+    outcome: bool
+
+    @staticmethod
+    def of(vm: Trace, condition: Object) -> Rows | None:
+        """The rows that a condition asks about; None if it asks for something else."""
+        if not isinstance(condition, UnbackedNumber):
+            return None
+        sym: Any = condition.truth_value().sym(vm)
+        expr = sym.node.expr if type(sym) is torch.SymBool else None
+        if not isinstance(expr, sympy.core.relational.Relational) or len(expr.free_symbols) != 1:
+            return None
+        (symbol,), number = expr.free_symbols, condition.leaf()
+        own: Any = number.sym(vm)
+        least = vm.graph.unbacked.least(number)
+        if own.node.expr != symbol or least is None or least < 0:
+            return None
+        outcome = without(expr, symbol)
+        return None if outcome is None else Rows(number, symbol, not outcome)
+
+
+def without(expr: sympy.core.relational.Relational, symbol: sympy.Symbol) -> bool | None:
+    """The outcome of a comparison if a number that isn't negative is 0; None if it may have this outcome for another number, too."""
+    difference = sympy.expand(expr.lhs - expr.rhs)
+    if difference.diff(symbol).free_symbols:
+        return None
+    none, some = (expr.subs(symbol, number) for number in (0, 1))
+    if none == some or (isinstance(expr, sympy.Eq) and none is not sympy.true) or (isinstance(expr, sympy.Ne) and none is not sympy.false):
+        return None
+    return bool(none)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyWay:
+    """A way that may have no rows to write. `place`: the branch; `reason`: that for a break there; `stop`: gives up."""
+
+    vm: Trace
+    rows: Rows
+    body: Body
+    place: tuple[CodeType, int]
+    reason: breaks.Break
+    stop: Callable[[str], NoReturn]
+
+    def run(self) -> None:
+        """Put the operators of the way into the graph around it. Gives up unless they write nothing where there are no rows."""
+        self.check_writes_nothing()
+        graph, written = self.vm.graph, memory_of(self.body.lifted)
+        (count,) = graph.nodes_of([self.rows.number])
+        nodes = {placeholder: outer for outer, placeholder in self.body.lifted.items()}
+        for node in self.body.fx.nodes:
+            if node.op != "placeholder":
+                args, kwargs = fx.map_arg((node.args, node.kwargs), nodes.__getitem__)  # type: ignore[misc]
+                if memory_of(node.meta.get(CHANGES, ())) & written:
+                    others, kwargs = fx.map_arg((args[1:], kwargs), lambda given: self.recorded(given, count))  # type: ignore[misc]
+                    args = (args[0], *others)
+                nodes[node] = graph.repeated(node, args, kwargs, self.body.notes[node])
+
+    def recorded(self, node: fx.Node, count: fx.Node) -> fx.Node:
+        """The node of what is written: the given one, or if autograd records it, one without a record where there are no rows."""
+        vm, fake = self.vm, node.meta["example_value"]
+        if not isinstance(fake, torch.Tensor) or not fake.requires_grad or not vm.graph.modes.current.grad:
+            return node
+        for leaf in gradient_paths([fake]).leaves if vm.graph.is_one_autograd_node else ():
+            obj = vm.graph.object_of(leaf)
+            why = guard_hooks(vm, obj) if obj is not None else None
+            if why is not None:
+                self.stop(f"has a way that may leave a tensor without a gradient{why}")
+        made = vm.graph.node_of(recorded_if, (node, count))
+        vm.graph.result_of(made)
+        vm.graph.part(OptionalRecords).add(made, self.place, self.reason)
+        return made
+
+    def check_writes_nothing(self) -> None:
+        """Give up unless the way writes nothing around it where there are no rows. Its operators run on fakes without rows."""
+        why, graph, nodes = "", self.vm.graph, self.body.fx.nodes
+        if self.body.numbers() or any(node.op not in ("placeholder", "call_function", "call_method") or is_of_others(node.target) for node in nodes):
+            self.stop("has a way that reads numbers from tensors, or calls operators that aren't torch's, where gradients are recorded")
+        values: dict[fx.Node, Any] = {}
+        with graph.fakes.running(), torch.no_grad():
+            try:
+                for outer, placeholder in self.body.lifted.items():
+                    values[placeholder] = self.without_rows(outer.meta["example_value"])
+                written = memory_of(self.body.lifted)
+                for node in nodes:
+                    if node.op != "placeholder":
+                        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
+                        if memory_of(node.meta.get(CHANGES, ())) & written and not writes_nowhere(node, [*args[1:], *kwargs.values()]):
+                            why = f"has a way that writes to a tensor by {name_of(node)}, where gradients are recorded"
+                        values[node] = called(node, args, kwargs)
+            except Exception as error:
+                why = why or f"has a way that can't be computed without rows ({first_line(error)})"
+        graph.unbacked.forget_pending()
+        if why:
+            self.stop(why)
+
+    def without_rows(self, example: Any) -> Any:
+        """A fake or a number that looks like another one, with no rows."""
+        if not isinstance(example, torch.Tensor):
+            return self.size(example)
+        sizes, strides = [self.size(size) for size in example.size()], [self.size(stride) for stride in example.stride()]
+        return torch.empty_strided(sizes, strides, dtype=example.dtype, device=example.device)
+
+    def size(self, number: Any) -> Any:
+        """A number or a size where there are no rows. Raises TypeError if it depends on further data."""
+        if type(number) is not torch.SymInt:
+            return number
+        expr = number.node.expr.subs(self.rows.symbol, 0)
+        return int(expr) if expr.is_Integer else number.node.shape_env.size_hint(expr)
+
+
+def called(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a node's operator for these fakes."""
+    return getattr(args[0], node.target)(*args[1:], **kwargs) if isinstance(node.target, str) else run_on_fakes(node.target, args, kwargs)
+
+
+def writes_nowhere(node: fx.Node, args: Sequence[Any]) -> bool:
+    """Return whether an operator writes only to the elements that indices name, and there are none among these arguments besides its tensor."""
+    if node.target is not operator.setitem and not writes_at_indices(name_of(node)):
+        return False
+    given = [arg for arg in pytree.tree_leaves(args) if isinstance(arg, torch.Tensor)]
+    return any(tensor.dtype is torch.int64 and tensor.numel() == 0 for tensor in given)
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the operator that a node runs."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
