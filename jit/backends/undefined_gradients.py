@@ -1,4 +1,5 @@
 """Gradients that stay undefined: a backward pass from some of a graph's results gives None for inputs that only the others depend on, as in eager.
+So do inputs that only code depends on which eager skips in this call (graph/optional_records.py).
 
 AOTAutograd computes with zeros for results without a gradient, and returns zeros. A hook after its autograd node removes these.
 """
@@ -7,10 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
+
+from framejit.graph.optional_records import OptionalReach
 
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
@@ -74,6 +78,44 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
         return results
 
     return run
+
+
+def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: OptionalReach) -> Callable[..., Any]:
+    """`fn`, such that inputs get no gradient, and results require none, if in the call nothing leads to them but optional records that aren't there."""
+    known: dict[tuple[bool, ...], Call] = {}
+
+    def run(*args: Any) -> Any:
+        inputs = args[0] if boxed else args
+        edges, inner = [edge_of(value) for value in inputs], references_to_inner(inputs, [index for index, value in enumerate(inputs) if requires_grad(value)])
+        results = fn(*args)
+        present = tuple([bool(results[index]) for index in reach.counts])
+        found = known.get(present)
+        if found is None:
+            found = known[present] = Call.of(reach.reached(present), results, edges)
+        positions = found.positions
+        node = None if positions is None else origin_of(results[positions.result], ())[0]
+        if node is not None and positions is not None:
+            node.register_hook(drops(positions, weakref.ref(node), {place: inner[index] for place, index in positions.indices.items() if index in inner}))
+        if not found.unrecorded:
+            return results
+        return [result.detach() if index in found.unrecorded else result for index, result in enumerate(results)]
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What follows from which optional records a call has: the places of its gradients, None if all are defined; the indices of results without a record."""
+
+    positions: Positions | None
+    unrecorded: frozenset[int]
+
+    @staticmethod
+    def of(reached: Mapping[int, frozenset[int]], results: Sequence[Any], edges: Sequence[Any]) -> Call:
+        """`reached`: for each result that may require a gradient, the inputs that its gradients reach; `edges`: those of the inputs' gradients."""
+        unrecorded = frozenset(result for result, inputs in reached.items() if not inputs and requires_grad(results[result]))
+        needs = {index: frozenset(result for result, inputs in reached.items() if index in inputs) for index, edge in enumerate(edges) if edge is not None}
+        return Call(positions_of(results, edges, {index: wanted for index, wanted in needs.items() if wanted != reached.keys()}), unrecorded)
 
 
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:

@@ -22,7 +22,7 @@ from framejit.backends.request import (
     ShapeGuard,
     StorageOverlapGuard,
 )
-from framejit.backends.undefined_gradients import with_undefined_gradients
+from framejit.backends.undefined_gradients import with_optional_gradients, with_undefined_gradients
 from framejit.compiler.backward_guards import BackwardGuards
 from framejit.compiler.graph_errors import GraphErrors, OperatorErrors, of_graph, of_operators
 from framejit.compiler.planned import Planned
@@ -35,7 +35,7 @@ from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
 from framejit.library.random.draws import drawn_from
-from framejit.library.torch.autograd.partly_reached import partly_reached
+from framejit.library.torch.autograd.partly_reached import optional_reach, partly_reached
 from framejit.quick_dataclass import dataclass
 from framejit.report import STATISTICS, counted
 
@@ -64,6 +64,7 @@ def compile_planned(planned: Planned) -> Compiled:
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
     reached = {} if request.reaches is None else request.reaches(graph.gm.graph, graph.spent)
+    optional = None if request.reaches is None else optional_reach(graph.gm.graph, graph.spent)
     generators = (*([torch.default_generator] if graph.draws else []), *drawn_from(graph.gm.graph))
     errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
     with as_the_program_has_it():
@@ -73,7 +74,9 @@ def compile_planned(planned: Planned) -> Compiled:
     fn = with_draws_put_back(compiled.fn, generators) if generators and planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
-    if reached and compiled.kinds == 1:
+    if optional is not None:
+        fn = with_optional_gradients(fn, compiled.boxed, optional)
+    elif reached and compiled.kinds == 1:
         fn = with_undefined_gradients(fn, compiled.boxed, reached)
     if planned.later:
         fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, BackwardGuards(planned.later))

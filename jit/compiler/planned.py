@@ -147,6 +147,7 @@ def with_what_must_run(tracer: Tracer, outputs: Sequence[object]) -> list[object
     known = [*outputs]
     known += tracer.graph.unused_under_handlers(known)
     known += tracer.graph.unused_draws(known)
+    known += tracer.graph.counts_of_records(known)
     return known
 
 

@@ -192,7 +192,7 @@ class GraphBuilder(TraceState):
         around = self.transform_around()
         if around is not None and body is not None and (obj.node.op != "placeholder" or body.leaves_transform) and body.hides_records():
             self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
-        self.part(OptionalRecords).check_asked([obj.look(self.vm)])
+        self.part(OptionalRecords).check_asked(obj)
 
     def forget_inside(self) -> None:
         """Forget what fakes from around the innermost graph know from its operators, which may not run: the numbers that they have given, and the data of
@@ -419,6 +419,10 @@ class GraphBuilder(TraceState):
         """Return whether the graph has neither an input nor an operator."""
         return not self.known_inputs and not self.outermost.notes
 
+    def counts_of_records(self, outputs: Sequence[object]) -> list[fx.Node]:
+        """The nodes whose results say which optional records there are, for a graph that autograd sees as one node, besides these outputs."""
+        return [node for node in self.part(OptionalRecords).counts() if node not in outputs] if self.is_one_autograd_node else []
+
     def has_operators(self) -> bool:
         """Return whether the outermost graph has any node besides inputs."""
         return bool(self.outermost.notes)
@@ -430,7 +434,7 @@ class GraphBuilder(TraceState):
 
         Nodes that change something, draw random numbers or have no result stay. `debug` checks the graph with `lint`.
         """
-        self.refresh()
+        self.part(OptionalRecords).refresh()
         body = self.body
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes

@@ -23,6 +23,7 @@ from framejit.graph.gradient_paths import needs_what_was_changed, node_of
 from framejit.graph.joined import ASKS_FOR_ITSELF
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
+from framejit.objects.tensors.tensorobject import TensorObject
 
 
 def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:
@@ -79,11 +80,20 @@ class OptionalRecords:
     def __init__(self, state: TraceState) -> None:
         self._state = state
         self.made: dict[fx.Node, tuple[tuple[CodeType, int], breaks.Break]] = {}
+        self._is_clean = True
+        """False if fakes have a record of the branches' ways, too, which were traced before the nodes were made."""
 
     def add(self, node: fx.Node, place: tuple[CodeType, int], reason: breaks.Break) -> None:
         """Note a node of `recorded_if`."""
         self.made[node] = place, reason
+        self._is_clean = False
         self._state.trail.learned(self, self.made.pop, node)
+
+    def refresh(self) -> None:
+        """Make all fakes again, so that their record is that of the nodes alone."""
+        if self.made and not self._is_clean:
+            self._state.fakes.stale = self._is_clean = True
+        self._state.refresh()
 
     def counts(self) -> list[fx.Node]:
         """The nodes of the counts that say which records there are."""
@@ -93,13 +103,20 @@ class OptionalRecords:
         """A node to whose optional record gradients of these fakes lead; None if there is none."""
         return next(iter(self._passed(fakes)[0]), None)
 
-    def check_asked(self, fakes: Iterable[torch.Tensor]) -> None:
-        """The program is about to ask whether autograd has a record of one of these fakes: restart the trace, to break at the branch, if that isn't known."""
-        for fake in fakes:
-            if fake.requires_grad and node_of(fake) is not None:
-                passed, is_sure = self._passed([fake])
-                if passed and not is_sure:
-                    self._restart(passed[0])
+    def check_asked(self, obj: TensorObject) -> None:
+        """The program asks whether autograd has a record of a tensor: restart the trace, to break at the branch, if that isn't known."""
+        if self.made:
+            self.refresh()
+            passed, is_sure = self._passed([obj.fake])
+            if passed and not is_sure:
+                self._restart(passed[0])
+
+    def check_used(self, fakes: Iterable[torch.Tensor]) -> None:
+        """The program makes a node of an operation that is about tensors themselves: restart the trace, to break at the branch, if gradients of one of them
+        lead to optional records."""
+        node = self.led_to(fakes)
+        if node is not None:
+            self._restart(node)
 
     def check_leaving(self, outputs: Iterable[fx.Node]) -> None:
         """Restart the trace if gradients of an output need a tensor that a skipped write would not have changed: eager may have them."""
@@ -114,7 +131,6 @@ class OptionalRecords:
 
     def _passed(self, fakes: Iterable[torch.Tensor]) -> tuple[list[fx.Node], bool]:
         """The nodes to whose optional records gradients of these fakes lead, without passing another, and whether the gradients also reach a leaf without."""
-        self._state.refresh()
         ends = {node_of(node.meta["example_value"]): node for node in self.made if is_optional(node)}
         waiting: list[Any] = [node for fake in fakes if (node := node_of(fake)) is not None] if ends else []
         seen, found, is_sure = set(waiting), [], False
@@ -136,4 +152,4 @@ def check_questions_about_optional_records(state: TraceState, operation: Operato
     optional = state.part(OptionalRecords)
     if optional.made and ASKS_FOR_ITSELF.fullmatch(operation.name):
         fakes = [fake for fake in pytree.tree_leaves((operation.fake_args, operation.fake_kwargs)) if isinstance(fake, torch.Tensor)]
-        optional.check_asked(fakes)
+        optional.check_used(fakes)

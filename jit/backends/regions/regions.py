@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from framejit.backends.regions.pieces import Piece, Uncuttable, cut
 from framejit.backends.request import GraphRequest
+from framejit.graph.optional_records import is_optional, recorded_if
 
 LEAST_SAVED = 60
 """The fewest nodes that needn't be compiled for a graph to be cut where it pays; about a second of compilation by Inductor."""
@@ -41,4 +42,5 @@ def takes_pieces(request: GraphRequest) -> bool:
     backend = request.backend
     floats = any(type(info.value) is float for info in request.inputs)
     allowed = request.regions is True or (request.regions is None and not backend.runs_nodes)
-    return allowed and backend.takes_pieces(request.modes.grad) and not floats and request.piece is None
+    optional = any(map(is_optional, request.gm.graph.find_nodes(op="call_function", target=recorded_if)))  # which gradients there are is known of whole graphs
+    return allowed and backend.takes_pieces(request.modes.grad) and not floats and not optional and request.piece is None

@@ -1,8 +1,9 @@
-"""Finds inputs of a graph for which only some of its results have a gradient. A backward pass from the other results leaves their gradients undefined."""
+"""Finds inputs of a graph for which only some of its results have a gradient, or only in some calls. In other cases, a backward pass leaves their gradients
+undefined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import fx
 
 from framejit.graph.autograd_node import tensors_of
 from framejit.graph.gradient_paths import node_of
+from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
 from framejit.graph.prune import output_nodes
 
 
@@ -35,17 +37,43 @@ def partly_reached(graph: fx.Graph, spent: Iterable[int]) -> dict[int, frozenset
     return found
 
 
+def optional_reach(graph: fx.Graph, spent: Iterable[int]) -> OptionalReach | None:
+    """The inputs that gradients of results reach by optional records, and by others; None if the graph has no optional records. `spent`: indices of results
+    that can't be differentiated. What counts as reached is said at `partly_reached`."""
+    records = [node for node in graph.find_nodes(op="call_function", target=recorded_if) if is_optional(node)]
+    if not records:
+        return None
+    inputs, outputs, left_out = graph.find_nodes(op="placeholder"), output_nodes(graph), frozenset(spent)
+    results = [index for index, node in enumerate(outputs) if index not in left_out and requires_grad(node.meta["example_value"])]
+    roots = [*(node.args[0] for node in records), *(outputs[index] for index in results)]
+    by_nodes = reached_by_nodes(graph, roots, frozenset(records))
+    ends = [*inputs, *records]
+    by_record = reached_by_record([root.meta["example_value"] for root in roots], [node.meta["example_value"] for node in ends])
+    masks = [by_nodes.get(node, 0) | by_record.get(index, 0) if requires_grad(node.meta["example_value"]) else 0 for index, node in enumerate(ends)]
+    found = [reached_ends(masks, bit, len(inputs)) for bit in range(len(roots))]
+    counts = tuple([outputs.index(node.args[1]) for node in records])  # type: ignore[arg-type]
+    return OptionalReach(counts, dict(zip(results, found[len(records) :], strict=True)), tuple(found[: len(records)]))
+
+
+def reached_ends(masks: Sequence[int], bit: int, inputs: int) -> tuple[frozenset[int], frozenset[int]]:
+    """The numbers of the optional records, and the indices of the inputs, that a result reaches. `masks`: the results that reach each input, and then each
+    record, as bits; `inputs`: the number of inputs."""
+    ends = [index for index, mask in enumerate(masks) if mask >> bit & 1]
+    return frozenset(index - inputs for index in ends if index >= inputs), frozenset(index for index in ends if index < inputs)
+
+
 def requires_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node]) -> Mapping[fx.Node, int]:
-    """The results that nodes lead to, by node, as bits. A tensor that requires no gradient leads nowhere."""
+def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node], ends: Set[fx.Node] = frozenset()) -> Mapping[fx.Node, int]:
+    """The results that nodes lead to, by node, as bits. A tensor that requires no gradient leads nowhere. None lead on from
+    one of the `ends`."""
     masks: dict[fx.Node, int] = {}
     for bit, node in enumerate(results):
         masks[node] = masks.get(node, 0) | 1 << bit
     for node in reversed(graph.nodes):
-        mask = masks.get(node, 0)
+        mask = 0 if node in ends else masks.get(node, 0)
         tensors = list(tensors_of(node.meta.get("example_value")))
         if mask and (not tensors or any(tensor.requires_grad for tensor in tensors)):
             for before in node.all_input_nodes:
