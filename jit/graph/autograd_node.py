@@ -19,7 +19,7 @@ from framejit import breaks
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import is_of_others, storages, version_of
 from framejit.graph.function_views import first_passed_by
-from framejit.graph.gradient_paths import gives_gradients, gradient_paths
+from framejit.graph.gradient_paths import gives_gradients, gradient_paths, passes_gradients
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.spelling import is_spelled_in_full
 from framejit.graph.trace_state import TraceState
@@ -129,6 +129,10 @@ class AutogradNode:
         """Note that the present instruction registers a hook on the gradient of this tensor."""
         self._listened.append((obj, self._state.vm.place()))
         self._state.vm.trail.learned(self, self._listened.pop)
+
+    def listens(self, nodes: Iterable[fx.Node]) -> bool:
+        """Return whether backward passes of a graph with these nodes call hooks of the program's."""
+        return bool(self._listened) or any(passes_gradients(node.target) for node in nodes)
 
     def differentiable_once(self, node: fx.Node) -> None:
         """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""

@@ -11,6 +11,9 @@ CHANGES = "_changes"
 OF_BACKWARD = "_is_of_backward"
 """The key, in the metadata of a node, which says that it belongs to a backward pass in the graph."""
 
+UNRECORDED = "_unrecorded"
+"""The key, in the metadata of a node, which says that autograd had no record of its result when it was made. In-place changes may have given it one since."""
+
 USER_PLACES = "_user_places"
 """The key, in the metadata of a node, of the places of the program's frames when the node was made, outermost first: a tuple of UserPlaces."""
 

@@ -118,13 +118,12 @@ class OptionalRecords:
         if node is not None:
             self._restart(node)
 
-    def check_leaving(self, outputs: Iterable[fx.Node]) -> None:
-        """Restart the trace if gradients of an output need a tensor that a skipped write would not have changed: eager may have them."""
-        fakes = [fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor)]
-        for fake in fakes:
-            passed, _ = self._passed([fake]) if self.made and fake.requires_grad else ([], True)
-            if passed and needs_what_was_changed([fake], []):
-                self._restart(passed[0])
+    def check_leaving(self, outputs: Iterable[fx.Node], listens: bool) -> None:
+        """Restart the trace if gradients of an output need a tensor that a skipped write would not have changed: eager may have them. Restart it as well if
+        AOTAutograd's node calls hooks (`listens`), since it would do so without records, too."""
+        fakes = [fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor) and fake.requires_grad]
+        if self.made and (listens or any(needs_what_was_changed([fake], []) for fake in fakes)):
+            self._restart(next(iter(self.made)))
 
     def _restart(self, node: fx.Node) -> None:
         self._state.vm.restart(*self.made[node])

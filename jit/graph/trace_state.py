@@ -30,7 +30,7 @@ from framejit.graph.fakes import Fakes
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.global_modes import GlobalModes
 from framejit.graph.inputs import GraphInput
-from framejit.graph.metadata import USER_PLACES, UserPlace
+from framejit.graph.metadata import UNRECORDED, USER_PLACES, UserPlace
 from framejit.graph.running import RunningTrace
 from framejit.guards.dynamic import Dynamic
 from framejit.objects.core.object import NotConstant, Object
@@ -187,6 +187,8 @@ class TraceState:
         node = self.body.add(op, target, args, kwargs, note)
         meta = node.meta
         meta["example_value"] = example
+        if isinstance(example, torch.Tensor) and not example.requires_grad:
+            meta[UNRECORDED] = True
         meta["stack_trace"], meta[USER_PLACES] = self._stack_trace(stack)
         meta["source_fn_stack"] = [(node.name, target)]
         if self.module_stack:

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from framejit import breaks
 from framejit.graph.body import Body
-from framejit.graph.fake import first_line, is_of_others
+from framejit.graph.fake import first_line, is_of_others, storages
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.joined import memory_of
 from framejit.graph.metadata import CHANGES
@@ -84,6 +84,9 @@ class EmptyWay:
         """Put the operators of the way into the graph around it. Gives up unless they write nothing where there are no rows."""
         self.check_writes_nothing()
         graph, written = self.vm.graph, memory_of(self.body.lifted)
+        changed = memory_of(node for changing in self.body.kept for node in changing.meta.get(CHANGES, ()))
+        if graph.is_one_autograd_node and changed & storages(graph.input_fakes()):
+            self.stop("has a way that writes to a tensor from outside, where gradients are recorded")
         (count,) = graph.nodes_of([self.rows.number])
         nodes = {placeholder: outer for outer, placeholder in self.body.lifted.items()}
         for node in self.body.fx.nodes:

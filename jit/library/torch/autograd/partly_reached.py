@@ -11,6 +11,7 @@ from torch import fx
 
 from framejit.graph.autograd_node import tensors_of
 from framejit.graph.gradient_paths import node_of
+from framejit.graph.metadata import UNRECORDED
 from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
 from framejit.graph.prune import output_nodes
 
@@ -67,13 +68,13 @@ def requires_grad(value: Any) -> bool:
 
 
 def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node], ends: Set[fx.Node] = frozenset()) -> Mapping[fx.Node, int]:
-    """The results that nodes lead to, by node, as bits. A tensor that requires no gradient leads nowhere. None lead on from
-    one of the `ends`."""
+    """The results that nodes lead to, by node, as bits. A tensor that requires no gradient, or required none when it was made, leads nowhere,
+    and nor do the `ends`."""
     masks: dict[fx.Node, int] = {}
     for bit, node in enumerate(results):
         masks[node] = masks.get(node, 0) | 1 << bit
     for node in reversed(graph.nodes):
-        mask = 0 if node in ends else masks.get(node, 0)
+        mask = 0 if node in ends or UNRECORDED in node.meta else masks.get(node, 0)
         tensors = list(tensors_of(node.meta.get("example_value")))
         if mask and (not tensors or any(tensor.requires_grad for tensor in tensors)):
             for before in node.all_input_nodes:

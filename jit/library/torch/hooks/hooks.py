@@ -170,6 +170,7 @@ def register_natively(vm: TorchVM, tensor: TensorObject, name: str) -> NoReturn:
 def retain_grad(vm: TorchVM, self: TensorObject) -> Object:
     """Keep the gradient of a tensor that the graph has computed, if its backward pass computes it. If another may follow, and the tensor leaves a graph that is
     one operator to autograd, a restart leaves the call to native code."""
+    vm.graph.check_record(self)
     fake = self.look(vm)
     if not fake.requires_grad:
         vm.raise_(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
@@ -192,6 +193,7 @@ def retain_grad_of_input(vm: TorchVM, tensor: TensorObject) -> Object:
 
 @models(torch.Tensor.register_hook)
 def register_hook(vm: TorchVM, self: TensorObject, hook: Object) -> Object:
+    vm.graph.check_record(self)
     if not self.look(vm).requires_grad:
         vm.raise_(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     return put_on_computed(vm, self, hook) if self.source is None else put_on_input(vm, self, hook, "register_hook")
