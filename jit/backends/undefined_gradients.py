@@ -1,7 +1,7 @@
 """Gradients that stay undefined: a backward pass from some of a graph's results gives None for inputs that only the others depend on, as in eager.
-So do inputs that only code depends on which eager skips in this call (graph/optional_records.py).
 
-AOTAutograd computes with zeros for results without a gradient, and returns zeros. A hook after its autograd node removes these.
+AOTAutograd computes with zeros for results without a gradient, and returns zeros. A hook after its autograd node removes these. It does the same for inputs
+that only code depends on which eager skips in this call (graph/optional_records.py).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
 
 def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: OptionalReach) -> Callable[..., Any]:
     """`fn`, such that inputs get no gradient, and results require none, if in the call nothing leads to them but optional records that aren't there."""
-    known: dict[tuple[bool, ...], Call] = {}
+    known: dict[tuple[bool, ...], OptionalGradients] = {}
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else args
@@ -91,7 +91,7 @@ def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: Optional
         present = tuple([bool(results[index]) for index in reach.counts])
         found = known.get(present)
         if found is None:
-            found = known[present] = Call.of(reach.reached(present), results, edges)
+            found = known[present] = OptionalGradients.of(reach.reached(present), results, edges)
         positions = found.positions
         node = None if positions is None else origin_of(results[positions.result], ())[0]
         if node is not None and positions is not None:
@@ -104,18 +104,23 @@ def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: Optional
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What follows from which optional records a call has: the places of its gradients, None if all are defined; the indices of results without a record."""
+class OptionalGradients:
+    """Facts about the calls that have the same optional records.
+
+    Attributes:
+        positions: the places of gradients; None if all are defined, or the places can't be found.
+        unrecorded: the indices of results that require no gradient.
+    """
 
     positions: Positions | None
     unrecorded: frozenset[int]
 
     @staticmethod
-    def of(reached: Mapping[int, frozenset[int]], results: Sequence[Any], edges: Sequence[Any]) -> Call:
+    def of(reached: Mapping[int, frozenset[int]], results: Sequence[Any], edges: Sequence[Any]) -> OptionalGradients:
         """`reached`: for each result that may require a gradient, the inputs that its gradients reach; `edges`: those of the inputs' gradients."""
         unrecorded = frozenset(result for result, inputs in reached.items() if not inputs and requires_grad(results[result]))
         needs = {index: frozenset(result for result, inputs in reached.items() if index in inputs) for index, edge in enumerate(edges) if edge is not None}
-        return Call(positions_of(results, edges, {index: wanted for index, wanted in needs.items() if wanted != reached.keys()}), unrecorded)
+        return OptionalGradients(positions_of(results, edges, {index: wanted for index, wanted in needs.items() if wanted != reached.keys()}), unrecorded)
 
 
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:

@@ -103,6 +103,13 @@ NEED_ELEMENTS = unstated(
     why="A schema doesn't say what a kernel checks, and Inductor leaves these checks out.",
     names="max min amax amin aminmax argmax argmin median nanmedian mode kthvalue select as_strided cummax cummin",
 )
+TAKE_NO_ROWS = unstated(
+    "They compute what they always do for tensors without elements, and raise no error for any data.",
+    why="A schema doesn't say what a kernel checks, and fake tensors are taken by most operators that raise. Those with the tag pointwise aren't named.",
+    names="mm addmm bmm baddbmm mv dot sum mean var_mean cumsum prod _softmax _log_softmax native_layer_norm native_group_norm convolution cat stack clone "
+    "_to_copy copy_ zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full zeros ones empty full arange fill_ zero_ constant_pad_nd "
+    "linear matmul scalar_tensor lift_fresh _fused_rms_norm rms_norm flip tril triu _unsafe_view glu hardswish hardsigmoid mish elu _prelu_kernel",
+)
 READ_ELSEWHERE = unstated(
     "Inductor's code reads past the end of a tensor for which torch's kernel says that an argument is out of range.",
     why="The fake implementation checks nothing, so that there is no guard on the tensor's sizes, and a schema doesn't say what a kernel checks.",

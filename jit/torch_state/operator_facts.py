@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF
+from framejit.torch_state.operator_exceptions import CHANGE_TENSOR_ITSELF, TAKE_NO_ROWS
 
 
 @cache
@@ -62,6 +64,17 @@ def writes_to_first(overload: OpOverload) -> bool:
 def writes_at_indices(name: str) -> bool:
     """Return whether a method only writes to the elements of its tensor that indices name."""
     return only_writes(name) and any(argument.name in ("index", "indices") for each in overloads_of_method(name) for argument in each._schema.arguments)
+
+
+def takes_no_rows(overload: OpOverload, args: Iterable[Any]) -> bool:
+    """Return whether an operator raises no error for these arguments, of which some may have no elements, whatever the data of the others."""
+    schema = overload._schema
+    is_view = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
+    space, _, name = schema.name.partition("::")
+    if torch.Tag.pointwise in overload.tags or is_view or name in TAKE_NO_ROWS or space == "prim":  # which ask for the device, and the like
+        return True
+    has_indices = any(argument.name in ("index", "indices") for argument in schema.arguments)
+    return has_indices and any(isinstance(arg, torch.Tensor) and arg.dtype is torch.int64 and arg.numel() == 0 for arg in args)
 
 
 @cache

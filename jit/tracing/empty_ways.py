@@ -15,7 +15,9 @@ from typing import Any, NoReturn
 import sympy
 import torch
 from torch import fx
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
 from framejit.graph.body import Body
@@ -28,7 +30,7 @@ from framejit.graph.optional_records import OptionalRecords, recorded_if
 from framejit.library.torch.autograd.gradient_question import guard_hooks
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.unbackednumber import LeafNumber, UnbackedNumber
-from framejit.torch_state.operator_facts import writes_at_indices
+from framejit.torch_state.operator_facts import takes_no_rows, writes_at_indices
 from framejit.tracing.trace import Trace
 
 
@@ -117,23 +119,27 @@ class EmptyWay:
         why, graph, nodes = "", self.vm.graph, self.body.fx.nodes
         if self.body.numbers() or any(node.op not in ("placeholder", "call_function", "call_method") or is_of_others(node.target) for node in nodes):
             self.stop("has a way that reads numbers from tensors, or calls operators that aren't torch's, where gradients are recorded")
-        values: dict[fx.Node, Any] = {}
         with graph.fakes.running(), torch.no_grad():
             try:
-                for outer, placeholder in self.body.lifted.items():
-                    values[placeholder] = self.without_rows(outer.meta["example_value"])
-                written = memory_of(self.body.lifted)
-                for node in nodes:
-                    if node.op != "placeholder":
-                        args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
-                        if memory_of(node.meta.get(CHANGES, ())) & written and not writes_nowhere(node, [*args[1:], *kwargs.values()]):
-                            why = f"has a way that writes to a tensor by {name_of(node)}, where gradients are recorded"
-                        values[node] = called(node, args, kwargs)
+                values = {placeholder: self.without_rows(outer.meta["example_value"]) for outer, placeholder in self.body.lifted.items()}
+                with WithoutRows():
+                    why = self.run_without_rows(values)
             except Exception as error:
-                why = why or f"has a way that can't be computed without rows ({first_line(error)})"
+                why = f"has a way that can't be computed without rows ({first_line(error)})"
         graph.unbacked.forget_pending()
         if why:
             self.stop(why)
+
+    def run_without_rows(self, values: dict[fx.Node, Any]) -> str:
+        """Run the operators of the way on fakes. `values`: those of its placeholders. Returns which of its writes isn't one of rows, or an empty text."""
+        written = memory_of(self.body.lifted)
+        for node in self.body.fx.nodes:
+            if node.op != "placeholder":
+                args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
+                if memory_of(node.meta.get(CHANGES, ())) & written and not writes_nowhere(node, [*args[1:], *kwargs.values()]):
+                    return f"has a way that writes to a tensor by {name_of(node)}, where gradients are recorded"
+                values[node] = called(node, args, kwargs)
+        return ""
 
     def without_rows(self, example: Any) -> Any:
         """A fake or a number that looks like another one, with no rows."""
@@ -148,6 +154,19 @@ class EmptyWay:
             return number
         expr = number.node.expr.subs(self.rows.symbol, 0)
         return int(expr) if expr.is_Integer else number.node.shape_env.size_hint(expr)
+
+
+class CannotRun(Exception):
+    """An operator may raise an error where there are no rows."""
+
+
+class WithoutRows(TorchDispatchMode):
+    """Raises CannotRun at operators below that may raise an error for tensors without elements, or for some data: eager skips them if there are no rows."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, OpOverload) or not takes_no_rows(func, pytree.tree_leaves((args, kwargs))):
+            raise CannotRun(f"{func.__name__.partition('.')[0]} may fail")
+        return func(*args, **(kwargs or {}))
 
 
 def called(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,355 @@
+"""Branches that skip rows of which there may be none: the graph has no branch, and what has a gradient, and what autograd has a record of, is as in eager."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import Comparison
+from torch import nn
+
+import framejit
+from framejit.errors import Unsupported
+
+BACKENDS = ("eager", "aot_eager")
+CHOICES = [torch.tensor(chosen, dtype=torch.float32) for chosen in itertools.product(range(3), repeat=3)]
+PROGRAMS: dict[Callable[..., Any], bool] = {}
+"""Programs of two layers, a tensor, and the choice of a layer for each of its rows, which is 2 for none; and whether each of them is one graph."""
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    PROGRAMS[function] = True
+    return function
+
+
+def split(function: Callable[..., Any]) -> Callable[..., Any]:
+    PROGRAMS[function] = False
+    return function
+
+
+def rows_of(chosen: torch.Tensor, index: int) -> torch.Tensor:
+    return torch.where(chosen == index)[0]
+
+
+@whole
+def adds_rows(layers, x, chosen):
+    out = torch.zeros_like(x)
+    for index, layer in enumerate(layers):
+        rows = rows_of(chosen, index)
+        if rows.numel() == 0:
+            continue
+        out.index_add_(0, rows, layer(x[rows]))
+    return out
+
+
+@whole
+def stores_rows(layers, x, chosen):
+    out = x * 1
+    for index, layer in enumerate(layers):
+        rows = (chosen == index).nonzero().squeeze(-1)
+        if len(rows):
+            out[rows] += layer(x[rows]).relu_() * 2
+    return out.sum(), out
+
+
+@whole
+def asks_for_the_shape(layers, x, chosen):
+    out = torch.zeros_like(x)
+    rows = rows_of(chosen, 0)
+    if rows.shape[0] >= 1:
+        out.index_copy_(0, rows, layers[0](x)[rows])
+    return out
+
+
+@whole
+def one_layer_after_another(layers, x, chosen):
+    first = adds_rows(layers, x, chosen)
+    return adds_rows(layers, first, chosen) + 1, first
+
+
+@whole
+def returns_early(layers, x, chosen):
+    def added(out, index):
+        rows = rows_of(chosen, index)
+        if not rows.numel():
+            return
+        out.index_add_(0, rows, layers[index](x[rows]))
+
+    out = torch.zeros_like(x)
+    added(out, 0)
+    added(out, 1)
+    return out, x + 1
+
+
+@whole
+def uses_what_nothing_else_uses(layers, x, chosen):
+    out, hidden = torch.zeros_like(x), layers[1](x)
+    rows = rows_of(chosen, 0)
+    if rows.numel():
+        out.index_add_(0, rows, layers[0](hidden[rows]))
+    return out, hidden.detach()
+
+
+@whole
+def writes_to_a_view(layers, x, chosen):
+    out = torch.zeros_like(x)
+    part = out[:2]
+    rows = rows_of(chosen[:2], 0)
+    if rows.numel() != 0:
+        part.index_add_(0, rows, layers[0](x[rows]))
+    return out, part
+
+
+@whole
+def uses_one_layer_twice(layers, x, chosen):
+    out = torch.zeros_like(x)
+    for index in range(2):
+        rows = rows_of(chosen, index)
+        if rows.numel() > 0:
+            out[rows] = layers[0](x[rows])
+    return out * layers[1].bias
+
+
+@whole
+def branches_afterwards(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    if out.sum() > 0:
+        out = out * 2
+    return out
+
+
+@split
+def wants_two_rows(layers, x, chosen):
+    out = torch.zeros_like(x)
+    rows = rows_of(chosen, 0)
+    if rows.numel() > 1:
+        out.index_add_(0, rows, layers[0](x[rows]))
+    return out
+
+
+@split
+def writes_something_else(layers, x, chosen):
+    out = torch.zeros_like(x) + 1
+    rows = rows_of(chosen, 0)
+    if rows.numel():
+        out.index_add_(0, rows, layers[0](x[rows]))
+        out.mul_(2)
+    return out
+
+
+@split
+def fails_without_rows(layers, x, chosen):
+    out = torch.zeros_like(x)
+    rows = rows_of(chosen, 0)
+    if rows.numel():
+        out.index_add_(0, rows, layers[0](x[rows]) - x[rows].median())
+    return out
+
+
+@split
+def counts_calls(layers, x, chosen):
+    out, calls = torch.zeros_like(x), []
+    rows = rows_of(chosen, 0)
+    if rows.numel():
+        out.index_add_(0, rows, layers[0](x[rows]))
+        calls.append(1)
+    return out, torch.tensor(len(calls))
+
+
+@split
+def asks_for_the_record(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    return out * 2 if out.requires_grad else out + 1
+
+
+@split
+def asks_for_leaves(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    return out * 2 if out.is_leaf else out + 1
+
+
+@split
+def begins_to_record(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    out.requires_grad_()
+    return out * 2
+
+
+@split
+def listens(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    try:
+        out.register_hook(lambda gradient: gradient * 3)
+    except RuntimeError:
+        return out + 5
+    return out * 2
+
+
+@split
+def asks_for_gradients(layers, x, chosen):
+    out = adds_rows(layers, x, chosen)
+    gradients = torch.autograd.grad(out.sum() + layers[0].bias.sum(), list(layers.parameters()), allow_unused=True)
+    return out.detach(), torch.tensor([gradient is None for gradient in gradients])
+
+
+@split
+def changes_what_autograd_keeps(layers, x, chosen):
+    out = layers[1](x)
+    product = out * layers[0].bias
+    rows = rows_of(chosen, 0)
+    if rows.numel():
+        out.index_add_(0, rows, layers[0](x[rows]))
+    return out, product
+
+
+@split
+def nested(layers, x, chosen):
+    out = torch.zeros_like(x)
+    first, second = rows_of(chosen, 0), rows_of(chosen, 1)
+    if first.numel():
+        out.index_add_(0, first, layers[0](x[first]))
+        if second.numel():
+            out.index_add_(0, second, layers[1](x[second]))
+    return out
+
+
+def outcome(function: Callable[..., Any], layers: nn.ModuleList, x: torch.Tensor, chosen: torch.Tensor) -> Any:
+    """Return the results of a call, which of them autograd has recorded, and the gradients of a backward pass from all of them and from the last."""
+    found = []
+    for only_last in (False, True):
+        layers.zero_grad()
+        given = x.clone().requires_grad_(x.requires_grad)
+        results = function(layers, given, chosen)
+        results = results if isinstance(results, tuple) else (results,)
+        losses = [result.square().sum() for result in results[-1 if only_last else 0 :] if result.requires_grad]
+        try:
+            if losses:
+                sum(losses).backward()
+        except RuntimeError as error:
+            found.append((type(error), str(error).partition(":")[0]))
+            continue
+        gradients = [None if leaf.grad is None else leaf.grad.clone() for leaf in (given, *layers.parameters())]
+        found.append(([result.detach() for result in results], [(result.requires_grad, result.is_leaf) for result in results], gradients))
+    return found
+
+
+def compare(function: Callable[..., Any], x: torch.Tensor, choices: Any = CHOICES, **options: Any) -> dict[str, Any]:
+    framejit.reset()
+    torch.manual_seed(0)
+    layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+    compiled = framejit.compile(function, **options)
+    with framejit.config.replace(check="compile,guards"):
+        for chosen in choices:
+            Comparison().same(outcome(function, layers, x, chosen), outcome(compiled, layers, x, chosen), str(chosen))
+    found = framejit.statistics()
+    assert found["fallbacks"] == 0
+    return found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("records", [False, True], ids=["parameters", "input too"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_gradients_and_records_are_those_of_eager(program, records, backend):
+    found = compare(program, torch.randn(3, 4, requires_grad=records), backend=backend)
+    assert (found["graph_breaks"] == 0) is PROGRAMS[program]
+    assert not PROGRAMS[program] or (found["graphs"], found["recompiles"]) == (1, 0)
+
+
+@pytest.mark.parametrize("program", [adds_rows, stores_rows, one_layer_after_another], ids=lambda program: program.__name__)
+def test_inductor(program):
+    framejit.reset()
+    torch.manual_seed(0)
+    layers, x = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)]), torch.randn(3, 4)
+    compiled = framejit.compile(program, backend="inductor")
+    for chosen in CHOICES[::2]:
+        for eager, ours in zip(outcome(program, layers, x, chosen), outcome(compiled, layers, x, chosen), strict=True):
+            torch.testing.assert_close(ours[0], eager[0])
+            assert ours[1] == eager[1] and [gradient is None for gradient in ours[2]] == [gradient is None for gradient in eager[2]]
+            torch.testing.assert_close([found for found in ours[2] if found is not None], [found for found in eager[2] if found is not None])
+    assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (1, 0)
+
+
+class Experts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.load = nn.Linear(4, 3), nn.Buffer(torch.zeros(3))
+        self.experts = nn.ModuleList([nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 4)) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(1, -1)
+        out = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            rows, place = torch.where(chosen == index)
+            if rows.numel() == 0:
+                continue
+            out.index_add_(0, rows, expert(x[rows]) * weights[rows, place, None])
+        self.load.add_(weights.detach().mean(0))
+        return x + out
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_model_with_experts_trains_as_in_eager(backend):
+    torch.manual_seed(0)
+    framejit.reset()
+    models = [nn.Sequential(Experts(), Experts())]
+    models.append(copy.deepcopy(models[0]))
+    functions = [models[0], framejit.compile(models[1], backend=backend, fullgraph=True)]
+    optimizers = [torch.optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1) for model in models]
+    for step in range(6):
+        x = torch.randn(2, 4)  # two rows, and three experts
+        losses = []
+        for function, optimizer in zip(functions, optimizers, strict=True):
+            optimizer.zero_grad()
+            losses.append(function(x).square().sum())
+            losses[-1].backward()
+            optimizer.step()
+        Comparison().same([losses[0].detach(), *models[0].state_dict().values()], [losses[1].detach(), *models[1].state_dict().values()], f"step {step}")
+    assert (framejit.statistics()["graphs"], framejit.statistics()["recompiles"]) == (1, 0)
+
+
+def test_a_step_is_split_where_gradients_depend_on_data():
+    def step(layers, x, chosen):
+        adds_rows(layers, x, chosen).square().sum().backward()
+        return torch.zeros(())
+
+    layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+    with pytest.raises(Unsupported, match="backward.. of a tensor, where it depends on data which tensors get a gradient"):
+        framejit.compile(step, backend="eager", fullgraph=True)(layers, torch.randn(3, 4), CHOICES[0])
+    found = compare(step, torch.randn(3, 4), CHOICES[:13], backend="eager")
+    assert found["graph_breaks"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_are_called_as_in_eager(backend):
+    calls: list[list[Any]] = []
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        layers, found = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)]), []
+        layers[0].weight.register_hook(lambda gradient: calls[-1].append("hook") or gradient + 1)
+        layers[1].bias.register_post_accumulate_grad_hook(lambda leaf: calls[-1].append("accumulated"))
+        x = torch.randn(3, 4)
+        for chosen in CHOICES:
+            calls.append([])
+            found.append((outcome(function, layers, x, chosen), calls[-1]))
+        return found
+
+    framejit.reset()
+    Comparison().same(run(adds_rows), run(framejit.compile(adds_rows, backend=backend)), backend)
+    assert (framejit.statistics()["graph_breaks"] == 0) is (backend == "eager")
+
+
+def test_a_break_says_why():
+    layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+    for program, why in (
+        (writes_something_else, "writes to a tensor by mul_, where gradients are recorded"),
+        (fails_without_rows, "has a way that can't be computed without rows"),
+        (wants_two_rows, "has a way that writes to a tensor from before it, where gradients are recorded"),
+        (asks_for_the_record, "whether autograd has a record of a tensor that it changes depends on data"),
+    ):
+        with pytest.raises(Unsupported, match=why):
+            framejit.compile(program, backend="eager", fullgraph=True)(layers, torch.randn(3, 4), CHOICES[0])
