@@ -95,7 +95,8 @@ def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: Optional
         positions = found.positions
         node = None if positions is None else origin_of(results[positions.result], ())[0]
         if node is not None and positions is not None:
-            node.register_hook(drops(positions, weakref.ref(node), {place: inner[index] for place, index in positions.indices.items() if index in inner}))
+            computed = {place: inner[index] for place, index in positions.indices.items() if index in inner}
+            node.register_hook(drops(positions, weakref.ref(node), computed, anywhere=True))
         if not found.unrecorded:
             return results
         return [result.detach() if index in found.unrecorded else result for index, result in enumerate(results)]
@@ -137,8 +138,8 @@ def requires_grad(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Callable[[], Any]]) -> Callable[[Any, Any], Any]:
-    """A hook on AOTAutograd's node. `inner`: the inputs that aren't leaves, by their places.
+def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Callable[[], Any]], anywhere: bool = False) -> Callable[[Any, Any], Any]:
+    """A hook on AOTAutograd's node. `inner`: the inputs that aren't leaves, by their places. `anywhere`: also before nodes that aren't AOTAutograd's.
 
     If the program has a hook on an input, that still gets zeros, because the hook may not expect None.
     """
@@ -152,7 +153,7 @@ def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Cal
         for place in undefined:
             leaf = getattr(following[place][0], "variable", None)
             tensor = inner[place]() if place in inner else leaf
-            if not is_hooked(tensor) and (leaf is not None or (place in inner and is_aot_node(following[place][0]))):
+            if not is_hooked(tensor) and (leaf is not None or (place in inner and (anywhere or is_aot_node(following[place][0])))):
                 kept[place] = None
         return tuple(kept)
 

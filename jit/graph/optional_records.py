@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
@@ -27,22 +28,18 @@ from framejit.objects.tensors.tensorobject import TensorObject
 
 
 def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:
-    """A tensor, without its autograd record if the count is 0. In a trace, the count is a symbol, and the result has a record of its own."""
-    if type(count) is int:
+    """A tensor, without its autograd record if the count is 0, or False. In a trace, the count isn't known, and the result has a record of its own."""
+    is_tensor = type(count) is torch.Tensor and not torch._is_functional_tensor(count) and get_proxy_mode() is None
+    if is_tensor or type(count) is int:
         return tensor if count else tensor.detach()
     return torch.ops.aten.alias.default(tensor)
 
 
 def is_optional(node: fx.Node) -> bool:
     """Return whether a node gives a tensor without a record in some calls."""
-    return node.target is recorded_if and bool(free_unbacked_symbols(fake_count(node)))
-
-
-def fake_count(node: fx.Node) -> Any:
-    """The count of a node of `recorded_if`, on fakes."""
-    count = node.args[1]
-    assert isinstance(count, fx.Node)
-    return count.meta["example_value"]
+    count = node.args[1] if node.target is recorded_if else None
+    fake = count.meta["example_value"] if isinstance(count, fx.Node) else None
+    return isinstance(fake, torch.Tensor) or bool(free_unbacked_symbols(fake))
 
 
 @dataclass(frozen=True, slots=True)

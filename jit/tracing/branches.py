@@ -50,7 +50,7 @@ from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
-from framejit.tracing.empty_ways import EmptyWay, Rows, name_of
+from framejit.tracing.empty_ways import EmptyWay, Rows, may_change, name_of
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
@@ -203,9 +203,8 @@ class Branch:
         fake = node.args[0].meta.get("example_value")
         if not isinstance(fake, FakeTensor) or fake.dtype is not torch.bool:
             return None
-        memory, kept = storages([fake]), [kept for body in self.vm.graph.bodies() for kept in body.kept]
-        is_changed = any(CHANGES not in other.meta or memory_of(other.meta[CHANGES]) & memory for other in kept)
-        return None if is_changed else self.vm.graph.object_of(fake)
+        kept = [kept for body in self.vm.graph.bodies() for kept in body.kept]
+        return None if may_change(kept, fake) else self.vm.graph.object_of(fake)
 
     def check_dropped(self, first: Way, second: Way) -> None:
         """Give up if what the second way leaves has a value in it that the first way has taken from the stack, since the second may have changed that value, as
@@ -405,7 +404,8 @@ class Meeting:
     def compute_without_branch(self) -> None:
         """Make the nodes of a way that only writes rows, of which there may be none, beside one that does nothing. Gives up if the ways aren't such."""
         branch, true, false = self.branch, *self.ways
-        rows = Rows.of(self.vm, branch.condition)
+        kept = [node for body in (*self.vm.graph.bodies(), true.body, false.body) for node in body.kept]
+        rows = Rows.of(self.vm, branch.condition, kept)
         way, other = (true, false) if rows is None or rows.outcome else (false, true)
         if rows is None or self.vm.ways or self.leaves or other.body.kept or other.recorded:
             branch.stop(true.recorded or false.recorded)

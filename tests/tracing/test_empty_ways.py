@@ -122,6 +122,46 @@ def branches_afterwards(layers, x, chosen):
     return out
 
 
+@whole
+def selects_by_masks(layers, x, chosen):
+    out = torch.zeros_like(x)
+    for index, layer in enumerate(layers):
+        mask = chosen == index
+        if mask.any():
+            out[mask] += layer(x[mask]) * x[mask, 0, None]
+    return out
+
+
+@whole
+def reads_whether_a_mask_selects(layers, x, chosen):
+    out = torch.zeros_like(x)
+    for index, layer in enumerate(layers):
+        mask = chosen == index
+        if not mask.any().item():
+            continue
+        rows = mask.nonzero().flatten()
+        out.index_add_(0, rows, layer(x[rows]))
+    return out
+
+
+@split
+def changes_the_mask(layers, x, chosen):
+    out, mask = torch.zeros_like(x), chosen == 0
+    some = mask.any()
+    mask.logical_not_()
+    if some:
+        out[mask] = layers[0](x[mask])
+    return out
+
+
+@split
+def selects_by_another_mask(layers, x, chosen):
+    out, masks = torch.zeros_like(x), torch.stack([chosen == 0, chosen == 1])
+    if masks[0].any():
+        out[masks[1]] = layers[0](x[masks[1]])
+    return out
+
+
 @split
 def wants_two_rows(layers, x, chosen):
     out = torch.zeros_like(x)
@@ -217,13 +257,14 @@ def nested(layers, x, chosen):
     return out
 
 
-def outcome(function: Callable[..., Any], layers: nn.ModuleList, x: torch.Tensor, chosen: torch.Tensor) -> Any:
-    """Return the results of a call, which of them autograd has recorded, and the gradients of a backward pass from all of them and from the last."""
+def outcome(function: Callable[..., Any], layers: nn.Module, x: torch.Tensor, chosen: torch.Tensor, computed: bool = False) -> Any:
+    """Return the results of a call, which of them autograd has recorded, and the gradients of a backward pass from all of them and from the last.
+    `computed`: the tensor is no leaf."""
     found = []
     for only_last in (False, True):
         layers.zero_grad()
-        given = x.clone().requires_grad_(x.requires_grad)
-        results = function(layers, given, chosen)
+        given = x.detach().clone().requires_grad_(x.requires_grad)
+        results = function(layers, given * 1 if computed else given, chosen)
         results = results if isinstance(results, tuple) else (results,)
         losses = [result.square().sum() for result in results[-1 if only_last else 0 :] if result.requires_grad]
         try:
@@ -237,24 +278,24 @@ def outcome(function: Callable[..., Any], layers: nn.ModuleList, x: torch.Tensor
     return found
 
 
-def compare(function: Callable[..., Any], x: torch.Tensor, choices: Any = CHOICES, **options: Any) -> dict[str, Any]:
+def compare(function: Callable[..., Any], x: torch.Tensor, choices: Any = CHOICES, computed: bool = False, **options: Any) -> dict[str, Any]:
     framejit.reset()
     torch.manual_seed(0)
     layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
     compiled = framejit.compile(function, **options)
     with framejit.config.replace(check="compile,guards"):
         for chosen in choices:
-            Comparison().same(outcome(function, layers, x, chosen), outcome(compiled, layers, x, chosen), str(chosen))
+            Comparison().same(outcome(function, layers, x, chosen, computed), outcome(compiled, layers, x, chosen, computed), str(chosen))
     found = framejit.statistics()
     assert found["fallbacks"] == 0
     return found
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("records", [False, True], ids=["parameters", "input too"])
+@pytest.mark.parametrize("given", ["data", "leaf", "computed"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_gradients_and_records_are_those_of_eager(program, records, backend):
-    found = compare(program, torch.randn(3, 4, requires_grad=records), backend=backend)
+def test_gradients_and_records_are_those_of_eager(program, given, backend):
+    found = compare(program, torch.randn(3, 4, requires_grad=given != "data"), computed=given == "computed", backend=backend)
     assert (found["graph_breaks"] == 0) is PROGRAMS[program]
     assert not PROGRAMS[program] or (found["graphs"], found["recompiles"]) == (1, 0)
 
@@ -341,6 +382,27 @@ def test_hooks_are_called_as_in_eager(backend):
     framejit.reset()
     Comparison().same(run(adds_rows), run(framejit.compile(adds_rows, backend=backend)), backend)
     assert (framejit.statistics()["graph_breaks"] == 0) is (backend == "eager")
+
+
+EXPERTS = {each.__name__: nn.Sequential(nn.Linear(4, 4), each()) for each in (nn.ELU, nn.GELU, nn.Hardswish, nn.Mish, nn.PReLU, nn.SiLU, nn.Softplus, nn.Tanh)}
+EXPERTS["GLU"] = nn.Sequential(nn.Linear(4, 8), nn.GLU())
+EXPERTS["norms"] = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4, bias=False), nn.RMSNorm(4), nn.GroupNorm(2, 4))
+EXPERTS["convolution"] = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(8, 4), nn.Softmax(-1))
+
+
+@pytest.mark.parametrize("expert", EXPERTS.values(), ids=EXPERTS)
+def test_what_experts_usually_compute_needs_no_branch(expert):
+    def program(layers, x, chosen):
+        out = torch.zeros_like(x)
+        rows = rows_of(chosen, 0)
+        if rows.numel():
+            out.index_add_(0, rows, layers(x[rows]))
+        return out
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for chosen in (CHOICES[0], CHOICES[1], CHOICES[-1]):
+        Comparison().same(outcome(program, expert, torch.ones(3, 4), chosen), outcome(compiled, expert, torch.ones(3, 4), chosen), str(chosen))
 
 
 def test_a_break_says_why():

@@ -1,5 +1,4 @@
-"""Finds inputs of a graph for which only some of its results have a gradient, or only in some calls. In other cases, a backward pass leaves their gradients
-undefined."""
+"""Finds inputs of a graph for which only some of its results have a gradient, or only in some calls. Other backward passes leave their gradients undefined."""
 
 from __future__ import annotations
 
