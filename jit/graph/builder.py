@@ -434,7 +434,9 @@ class GraphBuilder(TraceState):
 
         Nodes that change something, draw random numbers or have no result stay. `debug` checks the graph with `lint`.
         """
-        self.part(OptionalRecords).refresh()
+        self.refresh()
+        if self.is_one_autograd_node:
+            self.part(OptionalRecords).refresh()  # which results lead to which inputs is read from the fakes' record
         body = self.body
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
