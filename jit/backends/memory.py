@@ -51,9 +51,27 @@ def base_of(node: fx.Node) -> fx.Node:
 
 def origin_of(node: fx.Node) -> fx.Node:
     """The node of which another is a view or a copy, through all views and copies in between: Inductor may replace a copy by its source."""
-    while is_view(node) or node.target is ATEN.clone.default:
-        node = node.args[0]  # type: ignore[assignment]
+    while (source := node.args[0] if is_view(node) else copied_by(node)) is not None:
+        node = source  # type: ignore[assignment]
     return node
+
+
+def copied_by(node: fx.Node) -> fx.Node | None:
+    """The node whose result another copies as it is, also as a concatenation of one tensor, with nothing around it, or once in each dimension; None for
+    nodes that don't copy."""
+    source, numbers = (*node.args, None, None)[:2]
+    if node.target is ATEN.cat.default:
+        return source[0] if len(source) == 1 else None  # type: ignore[index, arg-type, return-value]
+    if node.target is ATEN.repeat.default:
+        copies = are_all(1, numbers)
+    else:
+        copies = node.target is ATEN.clone.default or (node.target is ATEN.constant_pad_nd.default and are_all(0, numbers))
+    return source if copies else None  # type: ignore[return-value]
+
+
+def are_all(expected: int, numbers: Any) -> bool:
+    """Return whether all of these numbers, of which some may be symbolic, are known to be this one."""
+    return all(type(number) is int and number == expected for number in numbers)
 
 
 def written_to_inputs(graph: fx.Graph) -> set[fx.Node]:

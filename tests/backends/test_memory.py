@@ -56,7 +56,18 @@ def two_copies_of_one_tensor(x, w):
     return y.clone(), y.clone()
 
 
-COPIES = [a_copy_of_a_changed_argument, a_part_of_such_a_copy, what_is_copied_to_an_argument, two_copies_of_one_tensor]
+def copies_by_operators_that_usually_do_more(x, w):
+    h = (x * w.detach()).sin()
+    return torch.cat([h]), h.repeat(1), torch.nn.functional.pad(h, (0, 0)), torch.cat([h.view(-1)])[1:], h
+
+
+COPIES = [
+    a_copy_of_a_changed_argument,
+    a_part_of_such_a_copy,
+    what_is_copied_to_an_argument,
+    two_copies_of_one_tensor,
+    copies_by_operators_that_usually_do_more,
+]
 
 
 @pytest.mark.parametrize("grad", [False, True])
