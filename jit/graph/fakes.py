@@ -187,17 +187,25 @@ class Fakes:
                 continue
             fake = described.node.meta["example_value"] = self.of_input(described.obj.value, described.symbolic)
             self._versions[described.node] = version_of(fake)
+        again = set(self._versions)
         for body in bodies:
             body.refresh_lifted()
             for node in body.fx.nodes:
                 note = body.notes.get(node)
-                if note is not None and node.target not in MODE_CHANGES:
+                if note is not None and node.target not in MODE_CHANGES and not (is_symbol(node) and again.isdisjoint(node.all_input_nodes)):
+                    again.add(node)
                     constants = constants_among(fake for _, fake in arguments_of(node))
                     with note.modes.applied(), self.running():
                         node.meta["example_value"] = run_node(node)
                     forget_outdated(constants)
                     made_again(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
+
+
+def is_symbol(node: fx.Node) -> bool:
+    """Return whether a node gives a symbolic number. One that is computed from numbers of the call alone is never made again: functions such as `math.exp`
+    take no symbols."""
+    return isinstance(node.meta["example_value"], (torch.SymInt, torch.SymFloat))
 
 
 def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:

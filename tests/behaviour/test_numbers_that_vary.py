@@ -152,6 +152,22 @@ def test_the_first_sixteen_numbers_of_a_long_list_are_guarded_by_outcomes() -> N
     assert compared(program, (first, late, early), "eager")["frames"] == 2
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_functions_of_floats_before_an_operator_that_fails(backend: str) -> None:
+    """What the trace knows of tensors is made again after the change that is undone; what it knows of numbers stays."""
+
+    def program(x: torch.Tensor, t: float) -> torch.Tensor:
+        y = x * math.exp(t) + math.log1p(abs(t)) * x.size(0)
+        y.add_(1)
+        try:
+            y.clone().mul_(2).add_([])  # type: ignore[arg-type]
+        except TypeError:
+            y = y * math.cos(t)
+        return y
+
+    assert compared(program, FRACTIONS, backend)["recompiles"] == 2  # one for each side of the break
+
+
 def test_a_number_that_is_also_used_is_a_constant_of_the_first_graph() -> None:
     graphs: list[torch.fx.GraphModule] = []
 
