@@ -20,7 +20,7 @@ from framejit.guards.source import MISSING, Item, Pinned, Proxied, Referent, Sou
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import ends_silently
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, settle
 from framejit.objects.core.registry import app as traced_as
 from framejit.objects.core.registry import models, rules, unsupported, wrapper_for, wraps
 from framejit.objects.types.constobject import is_plain
@@ -227,6 +227,15 @@ class Proxy(Object):
 
     def length(self, vm: VM) -> Object:
         return abstract.length(vm, self.reached(vm))
+
+    def length_hint(self, vm: VM) -> int | None:
+        """Objects/abstract.c: PyObject_LengthHint, which asks a proxy for its length, and so runs the object's `__len__`."""
+        try:
+            abstract.length(vm, self.reached(vm))
+        except Raise as raised:
+            if not issubclass(raised.exc.cls, TypeError):
+                raise
+        return None
 
     def iter(self, vm: VM) -> Object:
         return abstract.iter_(vm, self.reached(vm))

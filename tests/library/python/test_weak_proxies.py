@@ -191,3 +191,28 @@ def test_operators_are_called_with_the_object(make):
         framejit.reset()
         found = framejit.compile(lambda t, call=call: (t + 1, tried(call)), backend="eager")(x)
         assert torch.equal(found[0], x + 1) and found[1] == tried(call), call.__code__.co_firstlineno
+
+
+def test_a_list_of_a_proxy_asks_for_the_length_of_the_object():
+    class Queue:
+        def __init__(self, length):
+            self.length, self.asked = length, 0
+
+        def __len__(self):
+            self.asked += 1
+            if self.length == 3:
+                raise TypeError("no length")
+            return self.length
+
+        def __iter__(self):
+            return iter((1, 2))
+
+    def program(t, queue):
+        return t * len(list(queue)), [*queue], tuple(queue)
+
+    for length in (2, 3, -1):
+        found = []
+        for function in (program, framejit.compile(program, backend="eager")):
+            queue = Queue(length)
+            found.append((str(tried(function, x, weakref.proxy(queue))), queue.asked))
+        assert found[0] == found[1]
