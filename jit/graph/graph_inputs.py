@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 from framejit import breaks
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import lies_elsewhere, storages
+from framejit.graph.inner import nodes_within
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.parts import PartsContext
 from framejit.graph.shapes import Shapes
@@ -228,7 +229,8 @@ class GraphInputs:
         """
         tensors = [described.value for described in inputs]
         sources = {id(described.value): described.source for described in inputs}
-        records = self.state.modes.initial.grad or any(node.target in MODE_CHANGES for node in self.state.outermost.kept)
+        nodes = self.state.outermost.fx.nodes
+        records = self.state.modes.initial.grad or any(each.target in MODE_CHANGES for node in nodes for each in (node, *nodes_within(node)))
         of_any_size = {id(described.value) for described in inputs if has_symbolic_sizes(described.node.meta["example_value"])}
         with torch._C.DisableTorchFunction():
             if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):

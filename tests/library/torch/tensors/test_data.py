@@ -339,8 +339,14 @@ def written_with_record(one: torch.Tensor, other: torch.Tensor) -> Any:
     return other * 2
 
 
+@torch.no_grad()
+def written_beside_a_transform(one: torch.Tensor, other: torch.Tensor) -> Any:
+    other.mul_(2)
+    return torch.func.grad(lambda t: t.square().sum())(one)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [written_without_record, written_with_record])
+@pytest.mark.parametrize("program", [written_without_record, written_with_record, written_beside_a_transform])
 def test_gradients_through_computed_views_that_overlap(program: Any, backend: str) -> None:
     """AOTAutograd's copy of what was written to one of them became the record of their base, and gradients were zeros."""
 
