@@ -6,8 +6,8 @@ import gc
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Source
-from framejit.objects.core.object import VM, Codegen, Object
+from framejit.guards.source import MISSING, Source, TypeAttr
+from framejit.objects.core.object import VM, Codegen, Object, settle
 from framejit.program import classes
 
 ITS_OWN = type.__setattr__
@@ -31,6 +31,10 @@ class ClassChanges(Object):
         else:
             vm.trail.changed(self, self.stores.__setitem__, name, old)
         vm.effects.mutated(self)
+
+    def replaced(self) -> list[tuple[Source, Object]]:
+        assert self.source is not None
+        return [(self.source.child(TypeAttr, name), settle(value)) for name, value in self.stores.items()]
 
     def replay(self, cg: Codegen) -> None:
         for name, value in self.stores.items():

@@ -16,6 +16,7 @@ from framejit.objects.types.constobject import c_new
 from framejit.objects.types.dictobject import attr_values, fill_attrs, instance_dict
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.lengths import length_outside, varying_length
+from framejit.objects.types.listobject import replaced_items
 from framejit.program import classes
 
 deque_iterator: Any = type(iter(deque()))
@@ -91,6 +92,9 @@ class DequeObject(Object):
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
+
+    def replaced(self) -> list[tuple[Source, Object]]:
+        return replaced_items(self.source, DequeIndex, self.original, self.elements)
 
     def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is deque else instance_dict(vm, self)

@@ -87,7 +87,7 @@ class DictObject(Namespace):
 
     def _look_outside(self, vm: VM, name: Any) -> Object | None:
         """First lookup of a key in the original."""
-        if (type(name) is not str and not is_plain(name) and not is_class_key(name)) or not self.has_plain_keys():
+        if not is_item(name) or not self.has_plain_keys():
             self.open(vm)
             return self.lookup(vm, name)
         source = self.source
@@ -287,7 +287,9 @@ class DictObject(Namespace):
         if self.source is None or self.rewritten:
             return []
         table = {**self.entries, **self.stores}
-        found = [(self.source.child(Item, name), settle(entry[1])) for name, entry in table.items() if type(name) is str and entry is not None]
+        found = [(self.source.child(Item, name), settle(entry[1])) for name, entry in table.items() if entry is not None and is_item(name)]
+        if self.complete and not self.removed:
+            found += [(self.source.child(DictValueAt, place), settle(self.entries[name][1])) for place, name in enumerate(self.entries) if not is_plain(name)]
         return [(source, value) for source, value in found if value.source is not source]
 
     # Protocols.
@@ -450,6 +452,11 @@ def compares_by_identity(cls: Any) -> bool:
 def is_class_key(key: Any) -> bool:
     """Return whether a hash key is a class that is equal to itself only: its metaclass leaves comparisons to `object`."""
     return issubclass(type(key), type) and compares_by_identity(type(key))
+
+
+def is_item(key: Any) -> bool:
+    """Return whether guards look the value of a hash key up by the key, and not by its place in the dict."""
+    return type(key) is str or is_plain(key) or is_class_key(key)
 
 
 def const_key(vm: VM, key: Any) -> Object:

@@ -83,6 +83,9 @@ class ListObject(Object):
             vm.effects.mutated(self)
         return item
 
+    def replaced(self) -> list[tuple[Source, Object]]:
+        return replaced_items(self.source, Index, self.original, self.elements)
+
     def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is list else instance_dict(vm, self)
 
@@ -222,6 +225,14 @@ class ListObject(Object):
 
     def referents(self) -> list[Object]:
         return [*(self.appended if self.elements is None else self.elements), *attr_values(self)]
+
+
+def replaced_items(source: Source | None, step: type[Source], before: list[Object], after: list[Object] | None) -> list[tuple[Source, Object]]:
+    """The paths in a sequence from outside at which there are other items than before, each with the item. `step` leads to an item from its index."""
+    if source is None or after is None:
+        return []
+    pairs = [(settle(old), settle(new)) for old, new in zip(before, after)]
+    return [(source.child(step, index), new) for index, (old, new) in enumerate(pairs) if new is not old]
 
 
 @wraps(list, shared=True)

@@ -9,10 +9,10 @@ from typing import Any
 from framejit import breaks
 from framejit._runtime import made_by_object_new
 from framejit.guards.kinds import IsMissing
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, SlotMember, Source
 from framejit.objects.core import abstract, wording
 from framejit.objects.core import object as generic
-from framejit.objects.core.object import VM, Codegen, Object, Raise, fold, is_c_member, member_source
+from framejit.objects.core.object import VM, Codegen, Object, Raise, fold, is_c_member, member_source, settle
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.instancedict import fill_instance_dict
 from framejit.program import classes
@@ -75,6 +75,12 @@ class UserObject(Object):
 
     def _restore(self, slots: dict[MemberDescriptorType, Object | None], stored: dict[MemberDescriptorType, None]) -> None:
         self.slots, self.stored = slots, stored
+
+    def replaced(self) -> list[tuple[Source, Object]]:
+        source = self.source
+        if source is None:
+            return []
+        return [(source.child(SlotMember, member), settle(value)) for member in self.stored if (value := self.slots[member]) is not None]
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
