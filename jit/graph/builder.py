@@ -443,8 +443,8 @@ class GraphBuilder(TraceState):
         if self.autograd_node is not None and (self.autograd_node.asks or self.autograd_node.differentiated_twice):
             rewrite_where_differentiated(graph.nodes)
         with self.fakes.running():  # autograd makes zeros for a gradient that nothing computes
+            check_moved(self, self.moved, outputs)
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
-            check_moved(self.vm, self.moved, outputs)
         self.part(JoinedTensors).check_leaving(outputs)
         self.part(OptionalRecords).check_leaving(outputs, self.autograd_node is not None and self.autograd_node.listens(notes))
         mutated = self.fakes.changed_inputs(kept)

@@ -18,6 +18,7 @@ from framejit.graph.global_modes import Modes
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
+from framejit.graph.trace_state import TraceState
 from framejit.objects.core.object import VM
 from framejit.quick_dataclass import dataclass
 
@@ -49,10 +50,11 @@ class GraphResult:
         return not self.has_effects and not output_nodes(self.gm.graph)
 
 
-def check_moved(vm: VM, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str]], outputs: Sequence[fx.Node]) -> None:
+def check_moved(state: TraceState, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str]], outputs: Sequence[fx.Node]) -> None:
     """Restart the trace if gradients of an output would reach a node that only stands for one of the program's leaves, which was given other memory, or thawed.
 
-    `moved`: the nodes that stand for such leaves, each with the instruction that has stored to an attribute, and the attribute's name.
+    `moved`: the nodes that stand for such leaves, each with the instruction that has stored to an attribute, and the attribute's name. The graph is split where
+    autograd first records an operator on one of them, so that a loop that stores to many is in one graph.
     """
     stored = {id(node.meta["example_value"]): (place, name) for node, place, name in moved}
     for output in outputs if moved else ():
@@ -60,7 +62,25 @@ def check_moved(vm: VM, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str
         reached = gradient_paths([fake]).leaves if isinstance(fake, torch.Tensor) and fake.requires_grad else ()
         place, name = next((stored[id(leaf)] for leaf in reached if id(leaf) in stored), (None, ""))
         if place is not None and spent_error(fake) is None:
-            vm.restart(place, breaks.MutatedInputUnsupported(f"{name} of a tensor of which gradients are asked outside"))
+            place = place_of_use(state, {node for node, _, _ in moved}) or place
+            state.vm.restart(place, breaks.MutatedInputUnsupported(f"{name} of a tensor of which gradients are asked outside"))
+
+
+def place_of_use(state: TraceState, leaves: set[fx.Node]) -> tuple[CodeType, int] | None:
+    """The instruction at which autograd first records an operator on one of these leaves; None if there is none, or if the trace has run it before."""
+    users = {user for leaf in leaves for user in leaf.users if has_record(user.meta["example_value"])}
+    before = set()
+    for node in next(iter(leaves)).graph.nodes if users else ():
+        place = None if node.op == "placeholder" else state.instruction_of(node)
+        if node in users:
+            return None if place in before else place
+        before.add(place)
+    return None
+
+
+def has_record(value: Any) -> bool:
+    """Return whether a result of a node is a tensor that autograd has computed, or holds such."""
+    return any(isinstance(part, torch.Tensor) and part.grad_fn is not None for part in (value if isinstance(value, (tuple, list)) else (value,)))
 
 
 def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:

@@ -382,3 +382,62 @@ def test_views_that_overlap_leave_after_a_size_has_varied(backend: str) -> None:
 
     for one, other in zip(outcomes(framejit.compile(program, backend=backend)), outcomes(program), strict=True):
         assert torch.equal(one, other)
+
+
+def from_a_vector(model: nn.Module, vector: torch.Tensor, x: torch.Tensor) -> Any:
+    nn.utils.vector_to_parameters(vector * 2, model.parameters())
+    return model(x)
+
+
+def averaged(model: nn.Module, vector: torch.Tensor, x: torch.Tensor) -> Any:
+    with torch.no_grad():
+        for p in model.parameters():
+            p.data = (p.data + vector[0]) * 0.5
+            p.add_(1.0)
+    return model(x)
+
+
+def called_before(model: nn.Module, vector: torch.Tensor, x: torch.Tensor) -> Any:
+    """The trace has already run the instruction at which autograd records the first operator."""
+    before = model(x).detach()
+    nn.utils.vector_to_parameters(vector * 2, model.parameters())
+    return model(x) + before
+
+
+def thawed(model: nn.Module, vector: torch.Tensor, x: torch.Tensor) -> Any:
+    for p in model.parameters():
+        p.requires_grad_(False)
+    frozen = model(x * vector[1])
+    for p in model.parameters():
+        p.requires_grad_(True)
+    return model(x) + frozen
+
+
+def used_in_the_loop(model: nn.Module, vector: torch.Tensor, x: torch.Tensor) -> Any:
+    total = x.sum()
+    for p in model.parameters():
+        p.data = p.data * vector[2]
+        total = total + p.square().sum()
+    return total
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(("program", "breaks"), [(from_a_vector, 1), (averaged, 1), (thawed, 0), (called_before, None), (used_in_the_loop, None)])
+def test_parameters_of_which_gradients_are_asked_later_split_the_graph_once(program: Any, breaks: int | None, backend: str) -> None:
+    """However many parameters a loop gives other memory, or thaws, the graph is split where autograd first records an operator on one of them."""
+    torch.manual_seed(0)
+    original = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+
+    def outcomes(run: Any) -> Any:
+        model, found = copy.deepcopy(original), []
+        for number in range(3):
+            vector = torch.arange(17.0).add(number).div(20).requires_grad_()
+            result = run(model, vector, torch.ones(2, 2) * (number + 1))
+            result.sum().backward()
+            found += [result.detach(), vector.grad, *[part.clone() for p in model.parameters() for part in (p.detach(), p.grad)]]
+        return found
+
+    framejit.reset()
+    for one, other in zip(outcomes(framejit.compile(program, backend=backend)), outcomes(program), strict=True):
+        assert one is other is None or torch.allclose(one, other)
+    assert breaks in (None, framejit.statistics()["graph_breaks"])
