@@ -287,3 +287,56 @@ def test_inverses_of_transforms_from_outside(make, backend):
         torch.testing.assert_close(found, expected)
         assert ours.inv is inverse and theirs.inv is inverse_in_eager and inverse == ours.inv
         kept += [inverse, inverse_in_eager] if keep else []
+
+
+def divergence_of_normals(x: torch.Tensor) -> Any:
+    return D.kl_divergence(D.Normal(x, x.exp()), D.Normal(0.0, 1.0)).sum()
+
+
+def divergence_of_relatives(x: torch.Tensor) -> Any:
+    """Only the classes that they are derived from have a formula."""
+    return D.kl_divergence(D.Chi2(x.exp()), D.Exponential(x.exp())).sum()
+
+
+def divergence_by_name(x: torch.Tensor) -> Any:
+    return D.kl_divergence(p=D.Normal(x, x.exp()), q=D.Normal(0.0, 1.0)).sum()
+
+
+class OwnNormal(D.Normal):
+    pass
+
+
+def divergence_of_own(x: torch.Tensor) -> Any:
+    return D.kl_divergence(OwnNormal(x, x.exp()), D.Normal(0.0, 1.0)).sum()
+
+
+def no_divergence(x: torch.Tensor) -> Any:
+    try:
+        return D.kl_divergence(D.Normal(x, x.exp()), D.Gamma(x.exp(), x.exp()))
+    except NotImplementedError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize(
+    ("program", "graphs"),
+    [(divergence_of_normals, 1), (divergence_of_relatives, 1), (divergence_by_name, 2), (divergence_of_own, 2), (no_divergence, None)],
+)
+def test_the_first_divergence_of_two_classes_is_compiled_once(program: Callable[..., Any], graphs: int | None, validate: bool) -> None:
+    """torch remembers the formula of two classes in the first call, which would be another than what the first call has seen."""
+    D.Distribution.set_default_validate_args(validate)
+    memory = D.kl._KL_MEMOIZE
+    before = dict(memory)
+
+    def outcome(call: Callable[..., Any]) -> Any:
+        memory.clear()
+        return [repr(call(X + number)) for number in range(3)], dict(memory)
+
+    X = torch.arange(3.0)
+    framejit.reset()
+    try:
+        assert outcome(framejit.compile(program, backend="eager")) == outcome(program)
+    finally:
+        memory.clear()
+        memory.update(before)
+    assert graphs in (None, framejit.statistics()["graphs"])
