@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
 
 from framejit.graph.optional_records import OptionalReach
+from framejit.quick_dataclass import dataclass
 
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""

@@ -19,7 +19,6 @@ from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
 from framejit.graph.trace_state import TraceState
-from framejit.objects.core.object import VM
 from framejit.quick_dataclass import dataclass
 
 

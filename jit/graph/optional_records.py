@@ -9,7 +9,6 @@ hasn't (backends/undefined_gradients.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -25,6 +24,7 @@ from framejit.graph.joined import ASKS_FOR_ITSELF
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 
 
 def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:

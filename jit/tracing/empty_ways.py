@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -33,6 +32,7 @@ from framejit.library.torch.autograd.gradient_question import guard_hooks
 from framejit.objects.core.object import Object
 from framejit.objects.numbers.unbackednumber import Datum, UnbackedNumber
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import takes_no_rows, writes_at_indices
 from framejit.tracing.trace import Trace
 
