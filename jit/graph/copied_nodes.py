@@ -10,7 +10,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.graph.fake import version_of
-from framejit.graph.metadata import USER_PLACES
+from framejit.graph.metadata import UNRECORDED, USER_PLACES
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.prune import fake_of
 from framejit.graph.repeats import Made, Returned, is_pure
@@ -20,7 +20,7 @@ from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
 ModuleStack = dict[str, tuple[str, type]]
-COPIED = ("example_value", "stack_trace", USER_PLACES, "source_fn_stack", "nn_module_stack")
+COPIED = ("example_value", "stack_trace", USER_PLACES, UNRECORDED, "source_fn_stack", "nn_module_stack")
 """The keys of metadata that nodes may have if they are copied."""
 
 
@@ -79,6 +79,8 @@ def copy_node(state: TraceState, copied: NodeToCopy, nodes: Mapping[fx.Node, fx.
     meta["example_value"] = result
     meta["stack_trace"], meta[USER_PLACES] = node.meta["stack_trace"], node.meta[USER_PLACES]
     meta["source_fn_stack"] = [(made.name, node.target)]
+    if UNRECORDED in node.meta:
+        meta[UNRECORDED] = True
     if modules is not None:
         meta["nn_module_stack"] = stack(modules)
     if isinstance(result, torch.Tensor):

@@ -162,8 +162,10 @@ def x() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_layers_that_are_alike(copied: list[str], same: Same, training: bool) -> None:
-    same(Stack().train(training), x())
+@pytest.mark.parametrize("records", [False, True])
+def test_layers_that_are_alike(copied: list[str], same: Same, training: bool, records: bool) -> None:
+    with torch.set_grad_enabled(records):
+        same(Stack().train(training), x())
     assert copied == paths(1, 2, 3)
 
 
