@@ -11,6 +11,7 @@ import pytest
 import torch
 from agreement import Comparison
 from torch import nn
+from undo import undoing
 
 import framejit
 from framejit.errors import Unsupported
@@ -350,6 +351,13 @@ def test_a_model_with_experts_trains_as_in_eager(backend):
             optimizer.step()
         Comparison().same([losses[0].detach(), *models[0].state_dict().values()], [losses[1].detach(), *models[1].state_dict().values()], f"step {step}")
     assert (framejit.statistics()["graphs"], framejit.statistics()["recompiles"]) == (1, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [adds_rows, selects_by_masks, asks_for_the_record], ids=lambda program: program.__name__)
+def test_instructions_can_be_undone(program, backend):
+    with undoing(0.3, program.__name__):
+        compare(program, torch.randn(3, 4), CHOICES[::4], backend=backend)
 
 
 def test_a_step_is_split_where_gradients_depend_on_data():
