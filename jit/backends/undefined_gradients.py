@@ -86,22 +86,35 @@ def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: Optional
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else args
-        edges, inner = [edge_of(value) for value in inputs], references_to_inner(inputs, [index for index, value in enumerate(inputs) if requires_grad(value)])
+        count, leaves = len(inputs), leaves_among(inputs)
+        computed = {index: (edge_of(value), weakref.ref(value)) for index, value in enumerate(inputs) if index not in leaves and requires_grad(value)}
+        del inputs
         results = fn(*args)
         present = tuple([bool(results[index]) for index in reach.counts])
         found = known.get(present)
         if found is None:
-            found = known[present] = OptionalGradients.of(reach.reached(present), results, edges)
+            edges = {index: edge for index, (edge, _) in computed.items()} | {index: edge_of(leaf) for index, leaf in leaves.items()}
+            found = known[present] = OptionalGradients.of(reach.reached(present), results, [edges.get(index) for index in range(count)])
         positions = found.positions
         node = None if positions is None else origin_of(results[positions.result], ())[0]
         if node is not None and positions is not None:
-            computed = {place: inner[index] for place, index in positions.indices.items() if index in inner}
-            node.register_hook(drops(positions, weakref.ref(node), computed, anywhere=True))
+            inner = {place: computed[index][1] for place, index in positions.indices.items() if index in computed}
+            node.register_hook(drops(positions, weakref.ref(node), inner, anywhere=True))
         if not found.unrecorded:
             return results
         return [result.detach() if index in found.unrecorded else result for index, result in enumerate(results)]
 
     return run
+
+
+def leaves_among(inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """The inputs that are leaves and require gradients, by their indices. It takes long to get their edges."""
+    return {index: value for index, value in enumerate(inputs) if requires_grad(value) and value.is_leaf}
+
+
+def without_record(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that requires no gradient: itself, unless it is a view, which can't let go of its record."""
+    return tensor.detach() if tensor._is_view() else tensor.detach_()
 
 
 @dataclass(frozen=True, slots=True)
