@@ -9,17 +9,19 @@ from torch._subclasses import FakeTensorMode
 
 from framejit.backends.calling import MODE_SWITCHES, restoring
 from framejit.backends.request import GraphRequest
+from framejit.backends.undefined_gradients import edge_of
 from framejit.errors import BackendError
 from framejit.graph.inner import nodes_inside
 
 REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",
     "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)",
-    "A view was created in no_grad mode and its base or another view of its base has been",
+    "A view was created in no_grad mode and its base or another view of its base has been", "being mutated that has internal overlap",
 )  # fmt: skip
 """AOTAutograd's errors if a graph changes one of two inputs in a storage that aren't views of one tensor, or one of which was made without gradients
 (torch/_functorch/_aot_autograd/input_output_analysis.py); if it changes the result of `as_strided` on a view (aten/src/ATen/FunctionalStorageImpl.cpp);
-if a graph returns a view, made without gradients, of an input that it changes;
+if a graph returns a view, made without gradients, of an input that it changes; if it changes a part of what `unfold` gives
+(aten/src/ATen/FunctionalTensorWrapper.cpp);
 and with torch before 2.13, if a branch of torch.cond changes its arguments (torch/_higher_order_ops/cond.py), and if regions draw."""
 
 
@@ -45,7 +47,7 @@ def raised_by_gradients(request: GraphRequest) -> Exception | None:
             inputs = [mode.from_tensor(info.value, static_shapes=True) if is_tensor(info.value) else info.value for info in request.inputs]
             tensors = [value for value in inputs if is_tensor(value)]
             versions = [tensor._version for tensor in tensors]
-            wanted = [tensor for tensor in tensors if tensor.requires_grad]
+            wanted = [edge for tensor in tensors if (edge := edge_of(tensor)) is not None]  # of the tensors as they are before the graph changes them
             results = [*graph(*inputs), *[tensor for tensor, version in zip(tensors, versions, strict=True) if tensor._version > version]]
             asked = [result for result in results if is_tensor(result) and result.requires_grad]
             tangents = [torch.empty_like(result, requires_grad=False) for result in asked]

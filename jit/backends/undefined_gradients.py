@@ -143,8 +143,15 @@ def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[i
 
 
 def edge_of(value: Any) -> Any:
-    """The edge along which the gradient of a tensor goes; None if there is none."""
-    return get_gradient_edge(value) if requires_grad(value) else None
+    """The edge along which the gradient of a tensor goes; None if there is none, as for a view of a leaf that was made under `no_grad`."""
+    if not requires_grad(value):
+        return None
+    if value.grad_fn is None:
+        with torch.enable_grad():
+            following, _ = value.view_as(value).grad_fn.next_functions[0]
+        if following is None:
+            return None
+    return get_gradient_edge(value)
 
 
 def requires_grad(value: Any) -> bool:

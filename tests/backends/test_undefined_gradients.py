@@ -237,3 +237,24 @@ def test_nothing_is_kept_alive():
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_a_view_of_a_leaf_that_was_made_without_gradients_is_an_argument(backend):
+    """Such a view requires a gradient, and no gradient goes on from it."""
+
+    def program(x, view, other):
+        return torch.cat([x, view]), x[1:], other * 2
+
+    def outcome(run):
+        leaves = [torch.arange(4.0).requires_grad_() for _ in range(3)]
+        with torch.no_grad():
+            view = leaves[1][2:]
+        found = []
+        for place in (0, 2):
+            results = run(leaves[0], view, leaves[2])
+            results[place].square().sum().backward()
+            found += [result.tolist() for result in results] + [None if leaf.grad is None else leaf.grad.tolist() for leaf in leaves]
+        return found
+
+    assert outcome(framejit.compile(program, backend=backend)) == outcome(program)
