@@ -11,6 +11,7 @@ from torch import fx
 
 from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import gives_gradients, passes_gradients
+from framejit.graph.inner import nodes_within
 from framejit.graph.metadata import CHANGES
 from framejit.graph.values import tensors_of
 
@@ -47,10 +48,16 @@ def views_with_backward(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
             given = [result for index, result in enumerate(node.args[1]) if index not in node.target.dirty]
         elif node.target is operator.getitem and isinstance(made := node.args[0], fx.Node):
             returned = gives_gradients(made.target) and node.args[1] not in made.target.dirty  # an argument that the Function returns as it is
-            given = [node] if returned or passes_gradients(made.target) else []
+            given = [node] if returned or passes_gradients(made.target) or is_view_made_inside(node, made) else []
         for result in given:
             if isinstance(result, fx.Node) and is_view(result) and value_of(result).requires_grad:
                 yield result, node
+
+
+def is_view_made_inside(item: fx.Node, made: fx.Node) -> bool:
+    """Return whether a result of an operator that takes a graph, such as a checkpoint, is a view of its arguments, and a node in there records a backward."""
+    is_recorded = any(gives_gradients(inner.target) or passes_gradients(inner.target) for inner in nodes_within(made))
+    return is_recorded and any(memory_of(used) & memory_of(item) for used in made.all_input_nodes)
 
 
 def is_view(node: fx.Node) -> bool:

@@ -128,11 +128,12 @@ def without_gradient(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
 
 
 def own(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
-    """An input that is returned unchanged becomes a view of itself (torch/csrc/autograd/custom_function.cpp: _wrap_outputs)."""
+    """An input that is returned unchanged becomes a view of itself, and one that requires a gradient is detached, whether it was changed or not
+    (torch/csrc/autograd/custom_function.cpp: _wrap_outputs)."""
     for dirty in ctx.dirty_tensors:
         if result is dirty:
-            return result
+            return result.detach() if result.requires_grad else result
     for arg in args:
         if result is arg and isinstance(arg, torch.Tensor):
-            return result.view_as(result)
+            return result.detach() if result.requires_grad else result.view_as(result)
     return result

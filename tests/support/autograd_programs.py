@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 LEAVES: list[torch.Tensor] = []
 """The leaves that were made for the last arguments."""
@@ -240,6 +241,41 @@ class ShapedAgain(torch.autograd.Function):
 def a_view_of_what_a_function_makes(x):
     y = ShapedAgain.apply(x)
     return y, y.detach(), y[1:]
+
+
+@program(leaf, inner)
+def reversed_in_a_checkpoint_beside_its_argument(x):
+    y = x * 2
+    return checkpoint(Reversed.apply, y, use_reentrant=False), y, checkpoint(lambda t: (t.sin(), Reversed.apply(t)[1:]), x, use_reentrant=False)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+@program(plain, leaf, inner)
+def arguments_that_functions_return_without_gradients(x):
+    with torch.no_grad():
+        y, z = Doubled.apply(x), Same.apply(x)
+        w = Reversed.apply(x)
+    return y, z, w
 
 
 # Own gradients and hooks.
