@@ -407,9 +407,8 @@ def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | Non
     if symbol not in ARITHMETIC or (symbol in DIVISIONS and not (isinstance(second, NumberObject) and may_divide(vm, second))):
         return checked(vm, symbol, (first, second), cls)
     if cls is float:
-        for number in (first, second):
-            if number.cls is int and isinstance(number, NumberObject):
-                settled(vm, number)
+        limited(vm, first)
+        limited(vm, second)
         if max(bits_of(first), bits_of(second)) >= MANY_BITS:
             return None
     made = Computed(cls, symbol, (first, second))
@@ -428,10 +427,23 @@ def settled(vm: VM, number: NumberObject) -> None:
         number.constant(vm)
 
 
+def limited(vm: VM, number: Object) -> None:
+    """Make the ints from outside symbolic or known that an int is computed from, so that its number of bits is limited, and it becomes a float without an error."""
+    if number.cls is int and isinstance(number, NumberObject):
+        settled(vm, number)
+    elif number.cls is int and isinstance(number, Computed):
+        for part in number.operands:
+            limited(vm, part)
+
+
 def converted(vm: VM, cls: type, number: Object) -> Object | None:
     """`int(number)`, `float(number)` or `bool(number)` of one whose value isn't known; None for others, and if it may fail."""
-    if not isinstance(number, UnbackedNumber) or (cls is float and bits_of(number) >= MANY_BITS):
+    if not isinstance(number, UnbackedNumber):
         return None
+    if cls is float:
+        limited(vm, number)
+        if bits_of(number) >= MANY_BITS:
+            return None
     if cls is int and number.cls is float:
         return checked(vm, "int", [number], int)
     if number.cls is cls:
@@ -459,6 +471,8 @@ def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
     for number in found:
         if isinstance(number, NumberObject):
             settled(vm, number)
+        elif number is not None:
+            limited(vm, number)
     if None in found or any(number is None or bits_of(number) >= MANY_BITS for number in found):
         return None
     made = Computed(float, "sum", tuple([number for number in found if number is not None]))
