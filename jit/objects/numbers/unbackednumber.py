@@ -428,7 +428,7 @@ def settled(vm: VM, number: NumberObject) -> None:
 
 
 def limited(vm: VM, number: Object) -> None:
-    """Make the ints from outside symbolic or known that an int is computed from, so that its number of bits is limited, and it becomes a float without an error."""
+    """Make the ints from outside symbolic or known that an int is computed from, so that its bits are limited, and it becomes a float without an error."""
     if number.cls is int and isinstance(number, NumberObject):
         settled(vm, number)
     elif number.cls is int and isinstance(number, Computed):
