@@ -133,12 +133,13 @@ def items_of_a_deque() -> Program:
 
 def values_of_dicts() -> Program:
     """Keys are of all kinds that programs have: guards look some of these up, and find others by their places."""
-    by_layer, by_phase, by_class = {0: 0, (1, 2): 0}, {Phase.WARMUP: 3, Phase.TRAINING: 3}, {torch.nn.ReLU: 0}
+    by_layer, by_phase, by_class = {0: 0, (1, 2): 0}, {Phase.WARMUP: 3, Phase.TRAINING: 3, "all": 2}, {torch.nn.ReLU: 0}
 
     def step(x: torch.Tensor) -> torch.Tensor:
         by_layer[0] += 1
         by_layer[1, 2] += 2
         by_phase[Phase.TRAINING] += 1
+        by_phase["all"] += 2
         by_class[torch.nn.ReLU] += 1
         return x * (by_layer[0] + by_layer[1, 2]) + by_phase[Phase.TRAINING] * by_class[torch.nn.ReLU]
 

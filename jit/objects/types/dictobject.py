@@ -288,8 +288,8 @@ class DictObject(Namespace):
             return []
         table = {**self.entries, **self.stores}
         found = [(self.source.child(Item, name), settle(entry[1])) for name, entry in table.items() if entry is not None and is_item(name)]
-        if self.complete and not self.removed:
-            found += [(self.source.child(DictValueAt, place), settle(self.entries[name][1])) for place, name in enumerate(self.entries) if not is_plain(name)]
+        if self.complete and not self.removed and not all(map(is_item, self.entries)):  # guards find all values by their places, but for those looked up before
+            found += [(self.source.child(DictValueAt, place), settle(value)) for place, (_, value) in enumerate(self.entries.values())]
         return [(source, value) for source, value in found if value.source is not source]
 
     # Protocols.
