@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import get_gradient_edge
 
-from framejit.graph.optional_records import OptionalReach
+from framejit.graph.optional_records import OptionalReach, reached_by
 from framejit.quick_dataclass import dataclass
 
 AOT_NODE = "CompiledFunctionBackward"
@@ -82,19 +82,22 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
 
 def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: OptionalReach) -> Callable[..., Any]:
     """`fn`, such that inputs get no gradient, and results require none, if in the call nothing leads to them but optional records that aren't there."""
-    known: dict[tuple[bool, ...], OptionalGradients] = {}
+    known: dict[tuple[bool, ...], OptionalGradients] | None = None
+    counts, of_results, of_records = reach.counts, reach.of_results, reach.of_records  # the entry may be written to disk, as in the function above
 
     def run(*args: Any) -> Any:
+        nonlocal known
+        known = {} if known is None else known
         inputs = args[0] if boxed else args
         count, leaves = len(inputs), leaves_among(inputs)
         computed = {index: (edge_of(value), weakref.ref(value)) for index, value in enumerate(inputs) if index not in leaves and requires_grad(value)}
         del inputs
         results = fn(*args)
-        present = tuple([bool(results[index]) for index in reach.counts])
+        present = tuple([bool(results[index]) for index in counts])
         found = known.get(present)
         if found is None:
             edges = {index: edge for index, (edge, _) in computed.items()} | {index: edge_of(leaf) for index, leaf in leaves.items()}
-            found = known[present] = OptionalGradients.of(reach.reached(present), results, [edges.get(index) for index in range(count)])
+            found = known[present] = OptionalGradients.of(reached_by(of_results, of_records, present), results, [edges.get(index) for index in range(count)])
         positions = found.positions
         node = None if positions is None else origin_of(results[positions.result], ())[0]
         if node is not None and positions is not None:

@@ -42,33 +42,37 @@ def is_optional(node: fx.Node) -> bool:
     return isinstance(fake, torch.Tensor) or bool(free_unbacked_symbols(fake))
 
 
+Reached = tuple[frozenset[int], frozenset[int]]
+"""The numbers of the optional records to which gradients lead, and the indices of the inputs that they reach without these."""
+
+
 @dataclass(frozen=True, slots=True)
 class OptionalReach:
     """The results of a graph from which gradients reach inputs, in calls in which some of its optional records are missing.
 
     Attributes:
         counts: the indices of the results that say which records there are: those whose count isn't 0.
-        of_results: for each result that requires a gradient, by its index, the numbers of the optional records to which its gradients lead, and the indices of
-            the inputs that they reach without these.
-        of_records: the same numbers and indices for each optional record.
+        of_results: the indices of the results that require a gradient, each with what its gradients reach.
+        of_records: what the gradients of each optional record reach.
     """
 
     counts: tuple[int, ...]
-    of_results: Mapping[int, tuple[frozenset[int], frozenset[int]]]
-    of_records: tuple[tuple[frozenset[int], frozenset[int]], ...]
+    of_results: tuple[tuple[int, Reached], ...]
+    of_records: tuple[Reached, ...]
 
-    def reached(self, present: Sequence[bool]) -> dict[int, frozenset[int]]:
-        """For each result, the indices of the inputs that its gradients reach if these optional records are there."""
-        found = {}
-        for result, (records, inputs) in self.of_results.items():
-            passed, waiting, ends = set[int](), list(records), set(inputs)
-            for record in waiting:
-                if present[record] and record not in passed:
-                    passed.add(record)
-                    waiting += self.of_records[record][0]
-                    ends |= self.of_records[record][1]
-            found[result] = frozenset(ends)
-        return found
+
+def reached_by(of_results: Iterable[tuple[int, Reached]], of_records: Sequence[Reached], present: Sequence[bool]) -> dict[int, frozenset[int]]:
+    """For each result, the indices of the inputs that its gradients reach if these optional records are there. The rest is as in `OptionalReach`."""
+    found = {}
+    for result, (records, inputs) in of_results:
+        passed, waiting, ends = set[int](), list(records), set(inputs)
+        for record in waiting:
+            if present[record] and record not in passed:
+                passed.add(record)
+                waiting += of_records[record][0]
+                ends |= of_records[record][1]
+        found[result] = frozenset(ends)
+    return found
 
 
 class OptionalRecords:

@@ -52,7 +52,7 @@ def optional_reach(graph: fx.Graph, spent: Iterable[int]) -> OptionalReach | Non
     masks = [by_nodes.get(node, 0) | by_record.get(index, 0) if requires_grad(node.meta["example_value"]) else 0 for index, node in enumerate(ends)]
     found = [reached_ends(masks, bit, len(inputs)) for bit in range(len(roots))]
     counts = tuple([outputs.index(node.args[1]) for node in records])  # type: ignore[arg-type]
-    return OptionalReach(counts, dict(zip(results, found[len(records) :], strict=True)), tuple(found[: len(records)]))
+    return OptionalReach(counts, tuple(zip(results, found[len(records) :], strict=True)), tuple(found[: len(records)]))
 
 
 def reached_ends(masks: Sequence[int], bit: int, inputs: int) -> tuple[frozenset[int], frozenset[int]]:
