@@ -8,7 +8,7 @@ hasn't (backends/undefined_gradients.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 

@@ -301,6 +301,7 @@ def test_gradients_and_records_are_those_of_eager(program, given, backend):
     assert not PROGRAMS[program] or (found["graphs"], found["recompiles"]) == (1, 0)
 
 
+@pytest.mark.only_eager(reason="names its backend itself")
 @pytest.mark.parametrize("program", [adds_rows, stores_rows, one_layer_after_another], ids=lambda program: program.__name__)
 def test_inductor(program):
     framejit.reset()
@@ -360,6 +361,7 @@ def test_instructions_can_be_undone(program, backend):
         compare(program, torch.randn(3, 4), CHOICES[::4], backend=backend)
 
 
+@pytest.mark.only_eager(reason="names its backend itself")
 def test_a_step_is_split_where_gradients_depend_on_data():
     def step(layers, x, chosen):
         adds_rows(layers, x, chosen).square().sum().backward()
@@ -372,6 +374,7 @@ def test_a_step_is_split_where_gradients_depend_on_data():
     assert found["graph_breaks"] == 1
 
 
+@pytest.mark.only_eager(reason="names its backend itself")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_hooks_are_called_as_in_eager(backend):
     calls: list[list[Any]] = []
@@ -413,6 +416,41 @@ def test_what_experts_usually_compute_needs_no_branch(expert):
         Comparison().same(outcome(program, expert, torch.ones(3, 4), chosen), outcome(compiled, expert, torch.ones(3, 4), chosen), str(chosen))
 
 
+@pytest.mark.only_eager(reason="names its backend itself")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_stored_in_a_buffer_has_the_gradients_of_eager(backend):
+    def program(layers, x, chosen):
+        layers.buffer.copy_(adds_rows(layers[:2], x, chosen))
+        return x + 1
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        layers, found = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)]), []
+        for chosen in CHOICES[::3]:
+            layers.zero_grad()
+            layers.buffer = nn.Buffer(torch.zeros(3, 4))
+            function(layers, torch.ones(3, 4), chosen)
+            if layers.buffer.requires_grad:
+                layers.buffer.sum().backward()
+            found.append([layers.buffer.requires_grad, *(None if leaf.grad is None else leaf.grad.clone() for leaf in layers.parameters())])
+        return found
+
+    framejit.reset()
+    Comparison().same(run(program), run(framejit.compile(program, backend=backend)), backend)
+    assert (framejit.statistics()["graph_breaks"] == 0) is (backend == "eager")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_without_a_record_can_be_changed_as_in_eager(backend):
+    layers, nobody = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)]), torch.full((3,), 2.0)
+    framejit.reset()
+    compiled = framejit.compile(adds_rows, backend=backend, fullgraph=True)
+    for chosen in (torch.zeros(3), nobody):
+        out = compiled(layers, torch.ones(3, 4), chosen)
+    assert out.is_leaf and out.resize_(2, 2).shape == (2, 2) and out.requires_grad_().requires_grad
+
+
+@pytest.mark.only_eager(reason="names its backend itself")
 def test_a_break_says_why():
     layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
     for program, why in (
