@@ -9,9 +9,9 @@ from torch._subclasses import FakeTensorMode
 
 from framejit.backends.calling import MODE_SWITCHES, restoring
 from framejit.backends.request import GraphRequest
-from framejit.backends.undefined_gradients import edge_of
 from framejit.errors import BackendError
 from framejit.graph.inner import nodes_inside
+from framejit.torch_state.gradient_edges import edge_of
 
 REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",

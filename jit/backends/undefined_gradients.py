@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.graph import get_gradient_edge
 
 from framejit.graph.optional_records import OptionalReach, reached_by
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.gradient_edges import edge_of
 
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
@@ -143,18 +143,6 @@ class OptionalGradients:
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:
     """Weak references to those inputs with these indices that aren't leaves in this call, which no guard checks."""
     return {index: weakref.ref(inputs[index]) for index in indices if not inputs[index].is_leaf}
-
-
-def edge_of(value: Any) -> Any:
-    """The edge along which the gradient of a tensor goes; None if there is none, as for a view of a leaf that was made under `no_grad`."""
-    if not requires_grad(value):
-        return None
-    if value.grad_fn is None:
-        with torch.enable_grad():
-            following, _ = value.view_as(value).grad_fn.next_functions[0]
-        if following is None:
-            return None
-    return get_gradient_edge(value)
 
 
 def requires_grad(value: Any) -> bool:

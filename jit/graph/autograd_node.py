@@ -74,7 +74,7 @@ class AutogradNode:
         if self._state.transform_around() is not None:
             return None  # autograd's record inside a transform is the transform's own
         if torch.is_grad_enabled() and not inference and not gives_gradients(target):
-            self._check_leaves(fakes)
+            self.check_leaves(fakes)
         return TensorSnapshot.of(fakes, self._state.input_fakes()) if changes else None
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
@@ -105,7 +105,7 @@ class AutogradNode:
         """
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_made_leaves(fakes)
-        self._check_leaves(fakes)
+        self.check_leaves(fakes)
         for node, fake in zip(outputs, fakes, strict=True):
             if isinstance(fake, torch.Tensor) and (reason := kind_in_graph(fake).refusal_as_output(self._state, node)) is not None:
                 self._make_natively(node, reason)
@@ -165,7 +165,8 @@ class AutogradNode:
         if obj.source is None and not self._state.is_inner():
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 
-    def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
+    def check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
+        """Restart where one of these tensors has been made as a view under `no_grad`, to make it natively: it is a leaf."""
         made = {id(node.meta["example_value"]) for node, _ in self._leaves}
         for fake in fakes:
             obj = self._state.object_of(fake)

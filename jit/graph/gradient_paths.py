@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules._functions import BackwardHookFunction
 
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.gradient_edges import edge_of
 
 OF_OPERATORS = ("torch._library.autograd", "torch._higher_order_ops.")
 """The modules of the Functions that torch makes for the gradients of custom operators, which are written to be run on tensors without data, and of those
@@ -140,9 +140,8 @@ def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
             return accumulates_with_hooks(leaf)
         finally:
             leaf.requires_grad_(False)
-    with torch.enable_grad():
-        node = get_gradient_edge(leaf).node
-    for register in (node.register_hook, node.register_prehook):
+    edge = edge_of(leaf)
+    for register in (edge.node.register_hook, edge.node.register_prehook) if edge is not None else ():
         handle: Any = register(lambda *gradients: None)
         hooks = handle.hooks_dict_ref()
         handle.remove()

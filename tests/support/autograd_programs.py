@@ -270,6 +270,23 @@ class Same(torch.autograd.Function):
         return gradient
 
 
+class Raised(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x + 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+@program(leaf, inner)
+def a_function_of_a_view_that_has_no_record(x):
+    with torch.no_grad():
+        y = x.view(-1)
+    return Raised.apply(y)
+
+
 @program(plain, leaf, inner)
 def arguments_that_functions_return_without_gradients(x):
     with torch.no_grad():

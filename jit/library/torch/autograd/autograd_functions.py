@@ -134,6 +134,8 @@ class Application:
         vm, graph = self.vm, self.vm.graph
         if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and obj.kind.is_disguised for obj in (*self.args, *self.saved)):
             self.break_graph("is overridden: whether its backward is, depends on who asks for gradients")
+        if graph.autograd_node is not None and not self.transformed:
+            graph.autograd_node.check_leaves([obj.fake for obj in self.inputs()])
         gradients, bodies = with_gradients_off(vm, self.backwards)
         kept: list[Any] = []
         tangents, forward = with_gradients_off(vm, self.forwards) if self.pushes else ([], None)

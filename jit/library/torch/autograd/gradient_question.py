@@ -25,6 +25,7 @@ from framejit.objects.tensors.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.gradient_edges import edge_of
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Attributes of tensors that hold the hooks on them."""
@@ -115,11 +116,13 @@ class Question:
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
         """Guard that an input is a leaf and, unless the caller handles hooks, that there are none on its gradient."""
-        why = guard_hooks(vm, leaf, listens)
+        if leaf.source is None:
+            return
+        no_edge = leaf.value.requires_grad and edge_of(leaf.value) is None
+        why = ", of a view that was made under no_grad" if no_edge else guard_hooks(vm, leaf, listens)
         if why is not None:
             self.stop(vm, why)
-        if leaf.source is not None:
-            read_is_leaf(vm, leaf)
+        read_is_leaf(vm, leaf)
 
     def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
         """Leave the question to autograd, after the graph."""

@@ -640,3 +640,21 @@ def test_a_change_of_an_expanded_tensor_that_is_made_inside(rows: int, backend: 
         Comparison().same(copied_onto_itself(x), compiled(x))
     assert framejit.statistics()["fallbacks"] == 0
     assert framejit.statistics()["graph_breaks"] == (1 if backend == "eager" else 2)  # of sizes that vary, fakes say nothing
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_for_a_view_that_was_made_without_gradients(backend: str) -> None:
+    """It requires one, and none arrives: eager raises, also after a graph break, where the view comes from outside."""
+
+    def program(x: torch.Tensor, is_split: bool) -> Any:
+        with torch.no_grad():
+            view = x[1:]
+        if is_split:
+            framejit.graph_break()
+        return torch.autograd.grad(view.square().sum(), view)[0]
+
+    for is_split in (False, True):
+        with pytest.raises(RuntimeError, match="not have been used in the graph"):
+            program(torch.arange(4.0).requires_grad_(), is_split)
+        with pytest.raises(RuntimeError, match="not have been used in the graph"):
+            framejit.compile(program, backend=backend)(torch.arange(4.0).requires_grad_(), is_split)
