@@ -105,7 +105,7 @@ def with_optional_gradients(fn: Callable[..., Any], boxed: bool, reach: Optional
             node.register_hook(drops(positions, weakref.ref(node), inner, anywhere=True))
         if not found.unrecorded:
             return results
-        return [result.detach() if index in found.unrecorded else result for index, result in enumerate(results)]
+        return [without_record(result) if index in found.unrecorded else result for index, result in enumerate(results)]
 
     return run
 

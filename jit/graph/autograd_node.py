@@ -130,9 +130,9 @@ class AutogradNode:
         self._listened.append((obj, self._state.vm.place()))
         self._state.vm.trail.learned(self, self._listened.pop)
 
-    def listens(self, nodes: Iterable[fx.Node]) -> bool:
-        """Return whether backward passes of a graph with these nodes call hooks of the program's."""
-        return bool(self._listened) or any(passes_gradients(node.target) for node in nodes)
+    def has_more_paths(self, nodes: Iterable[fx.Node]) -> bool:
+        """Return whether gradients of a graph with these nodes come from more than its results, since it changes inputs, or go to hooks of the program's."""
+        return self.changes_input or bool(self._listened) or any(passes_gradients(node.target) for node in nodes)
 
     def differentiable_once(self, node: fx.Node) -> None:
         """Note that the results of this node can be differentiated only once, although the program's could be differentiated twice."""

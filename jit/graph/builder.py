@@ -446,7 +446,7 @@ class GraphBuilder(TraceState):
             check_moved(self, self.moved, outputs)
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
         self.part(JoinedTensors).check_leaving(outputs)
-        self.part(OptionalRecords).check_leaving(outputs, self.autograd_node is not None and self.autograd_node.listens(notes))
+        self.part(OptionalRecords).check_leaving(outputs, self.autograd_node is not None and self.autograd_node.has_more_paths(notes))
         mutated = self.fakes.changed_inputs(kept)
         self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))

@@ -119,11 +119,11 @@ class OptionalRecords:
         if node is not None:
             self._restart(node)
 
-    def check_leaving(self, outputs: Iterable[fx.Node], listens: bool) -> None:
+    def check_leaving(self, outputs: Iterable[fx.Node], has_more_paths: bool) -> None:
         """Restart the trace if gradients of an output need a tensor that a skipped write would not have changed: eager may have them. Restart it as well if
-        AOTAutograd's node calls hooks (`listens`), since it would do so without records, too."""
+        gradients of AOTAutograd's node come from more than its results, or go to more than its inputs (`has_more_paths`)."""
         fakes = [fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor) and fake.requires_grad]
-        if self.made and (listens or any(needs_what_was_changed([fake], []) for fake in fakes)):
+        if self.made and (has_more_paths or any(needs_what_was_changed([fake], []) for fake in fakes)):
             self._restart(next(iter(self.made)))
 
     def _restart(self, node: fx.Node) -> None:

@@ -690,7 +690,7 @@ def skips_empty_rows(x, y):
     return h + x
 
 
-@joins(True, False)
+@joins(True, True)
 def writes_by_mask(x, y):
     h = torch.zeros_like(x)
     for i in range(3):

@@ -401,7 +401,7 @@ EXPERTS["norms"] = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4, bias=False), n
 EXPERTS["convolution"] = nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(8, 4), nn.Softmax(-1))
 
 
-@pytest.mark.parametrize("expert", EXPERTS.values(), ids=EXPERTS)
+@pytest.mark.parametrize("expert", EXPERTS.values(), ids=EXPERTS.keys())
 def test_what_experts_usually_compute_needs_no_branch(expert):
     def program(layers, x, chosen):
         out = torch.zeros_like(x)
