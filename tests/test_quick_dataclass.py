@@ -82,7 +82,7 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
 
 
 def told(value: Any) -> Any:
-    """What a call gives, or the type of its error."""
+    """The result of a call, or the type of its error."""
     try:
         return value()
     except TypeError as error:

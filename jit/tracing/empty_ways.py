@@ -39,7 +39,7 @@ from framejit.tracing.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What a branch asks about rows: there are some if the condition has this outcome, and none if it has the other.
+    """The question that a branch asks about rows: there are some if the condition has this outcome, and none if it has the other.
 
     Attributes:
         count: their number, or a tensor with a bool that says whether there are any.

@@ -154,7 +154,7 @@ def test_the_first_sixteen_numbers_of_a_long_list_are_guarded_by_outcomes() -> N
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_functions_of_floats_before_an_operator_that_fails(backend: str) -> None:
-    """What the trace knows of tensors is made again after the change that is undone; what it knows of numbers stays."""
+    """Fakes of tensors are made again after the change that is undone; those of numbers stay."""
 
     def program(x: torch.Tensor, t: float) -> torch.Tensor:
         y = x * math.exp(t) + math.log1p(abs(t)) * x.size(0)

@@ -60,7 +60,7 @@ def with_an_object(x: torch.Tensor) -> torch.Tensor:
 
 
 def outcome(function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> list[str]:
-    """What some calls give, raise, write and change."""
+    """The results, errors, texts and changes of some calls."""
     found, calls = [], [tuple(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in call) for call in calls]
     for call in calls:
         with contextlib.redirect_stdout(io.StringIO()) as written:
