@@ -273,10 +273,10 @@ COUNTING_AT_WORK = """
 ASCII = '''
 """That a str has only ASCII characters."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from framejit.guards.kinds import Guard
+from framejit.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)
