@@ -212,9 +212,11 @@ class Programs:
 
 @pytest.fixture
 def on_disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
-    """Entries are written to an empty folder, however quickly they were made, and read from it."""
+    """Entries are written to an empty folder, however quickly they were made, and read from it. FRAMEJIT_CHECK=cache makes each entry again as if it had been
+    read, and such an entry isn't written."""
     monkeypatch.setattr(kept, "LEAST_SECONDS", 0)
-    monkeypatch.setattr(config, "_base", dataclasses.replace(config.current(), cache=True, cache_dir=str(tmp_path / "entries")))
+    checks = ",".join(sorted(config.current().checks() - {"cache"}))
+    monkeypatch.setattr(config, "_base", dataclasses.replace(config.current(), cache=True, cache_dir=str(tmp_path / "entries"), check=checks))
     yield tmp_path / "entries"
     framejit.reset()
 
