@@ -19,13 +19,16 @@ import atexit
 import contextvars
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from framejit import logs
 from framejit.driver import loader
+from framejit.process import when_needed
 from framejit.process.underway import NotBeside
 from framejit.said import stance
 from framejit.torch_state.thread_state import ThreadState, changes_counted
@@ -41,6 +44,17 @@ BETWEEN_STOPS = 0.1
 
 class Stopped(BaseException):
     """Raised in the thread when the process ends."""
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Let nothing be printed where Stopped is raised in the callback of a weak reference, which goes no further: it is raised again."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda ignored: None if ignored.exc_type is Stopped else hook(ignored)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 class Job:
@@ -170,9 +184,11 @@ class Beside:
             thread = self._thread
         self.drop()
         until = time.monotonic() + AT_EXIT
-        while thread is not None and thread.is_alive() and time.monotonic() < until:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stopped))
-            thread.join(BETWEEN_STOPS)
+        with unseen():
+            while thread is not None and thread.is_alive() and time.monotonic() < until:
+                if not when_needed.is_starting_thread():
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stopped))
+                thread.join(BETWEEN_STOPS)
 
 
 BESIDE = Beside()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 import threading
 from types import ModuleType
@@ -72,12 +73,30 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)  # if the thread's import has failed, this one says why
 
 
+BEING_STARTED: set[tuple[int, threading.Thread]] = set()
+"""The threads that are being started, each with its process: a fork in the middle leaves some in the copy that never run."""
+
+
+def is_starting_thread() -> bool:
+    """Return whether a thread that imports a module is being started. Until it runs, CPython takes it for the one that starts it, and may raise exceptions
+    in it that are meant for that one (PyThreadState_SetAsyncExc). Then it never runs, and the other one waits for that."""
+    return any(process == os.getpid() for process, _ in list(BEING_STARTED))
+
+
 class Loader(threading.Thread):
     """Imports a module, and what this needs."""
 
     def __init__(self, module: str) -> None:
         super().__init__(name="framejit-loader", daemon=True)
         self._module_name = module
+
+    def start(self) -> None:
+        key = os.getpid(), self
+        BEING_STARTED.add(key)
+        try:
+            super().start()
+        finally:
+            BEING_STARTED.discard(key)
 
     def run(self) -> None:
         try:

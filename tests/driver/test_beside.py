@@ -468,6 +468,23 @@ def test_a_process_that_is_forked_while_torchs_lock_is_held():
     """) == "2.0\n0\n"
 
 
+def test_what_stops_the_thread_is_not_printed(monkeypatch):
+    class Raising:
+        def __init__(self, error):
+            self.error = error
+
+        def __del__(self):
+            raise self.error
+
+    found = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: found.append(ignored.exc_type))
+    hook = sys.unraisablehook
+    with beside.unseen():
+        for error in (beside.Stopped(), ValueError()):
+            Raising(error)
+    assert found == [ValueError] and sys.unraisablehook is hook
+
+
 def test_the_garbage_collector_is_the_programs():
     gate = Gate()
     fast = framejit.compile(lambda t: t + 1, backend=gate)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from framejit.process import collector
-from framejit.process.when_needed import is_loaded, load, when_needed
+from framejit.process.when_needed import Loader, is_loaded, is_starting_thread, load, when_needed
 
 NAME = "framejit_test_needed"
 
@@ -134,3 +134,17 @@ def test_what_is_imported_is_no_work_for_the_next_collection(module: Any, monkey
         gc.callbacks.remove(count)
         gc.freeze()
     assert young and max(young) < 100_000
+
+
+def test_a_thread_that_is_being_started_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, start = list[bool](), threading.Thread.start
+
+    def noting(thread: threading.Thread) -> None:
+        found.append(is_starting_thread())
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noting)
+    loader = Loader("json")
+    loader.start()
+    loader.join()
+    assert found == [True] and not is_starting_thread()
