@@ -290,6 +290,8 @@ def spent_error(fake: torch.Tensor) -> str | None:
         torch.autograd.grad([fake], leaves, [torch.zeros_like(fake)], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         return str(error) if any(text in str(error) for text in SPENT) else None
+    except ValueError:  # there are no leaves, which torch 2.11 refuses
+        return None
     return None
 
 
