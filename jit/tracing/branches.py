@@ -50,7 +50,7 @@ from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
-from framejit.tracing.empty_ways import EmptyWay, Rows, may_change, name_of
+from framejit.tracing.empty_ways import EmptyWay, Rows, may_change, operator_name
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
@@ -257,7 +257,7 @@ class Branch:
         lifted = [fake for node in body.lifted if isinstance(fake := node.meta["example_value"], torch.Tensor)]
         is_recorded = self.vm.graph.modes.current.grad and any(fake.requires_grad for fake in lifted)
         writes = bool(written_outside(body))
-        if writes and any(changes_tensor_itself(name_of(inner)) for node in body.kept for inner in (node, *nodes_within(node))):
+        if writes and any(changes_tensor_itself(operator_name(inner)) for node in body.kept for inner in (node, *nodes_within(node))):
             self.stop("has a way that changes the form of a tensor")
         if writes and not all(map(is_plain, lifted)):
             self.stop("has a way that writes to a tensor from before it, and uses tensors that aren't ordinary ones")
@@ -487,7 +487,7 @@ class Meeting:
 
     def check_strides(self) -> None:
         """Give up if a way calls as_strided, since it may get a copy in the place of a tensor."""
-        if any("as_strided" in name_of(node) for way in self.ways for node in way.body.notes):
+        if any("as_strided" in operator_name(node) for way in self.ways for node in way.body.notes):
             self.branch.stop("calls as_strided on what may be a copy")
 
     def made_from(self, node: fx.Node, function: Callable[..., Any]) -> fx.Node:

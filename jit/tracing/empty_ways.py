@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit import breaks
 from framejit.graph.body import Body
+from framejit.graph.call_data import name_of
 from framejit.graph.fake import first_line, is_of_others, storages
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.joined import memory_of
@@ -171,7 +172,7 @@ class EmptyWay:
             if node.op != "placeholder":
                 args, kwargs = fx.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
                 if memory_of(node.meta.get(CHANGES, ())) & written and not writes_nowhere(node, [*args[1:], *kwargs.values()], masks):
-                    return f"has a way that writes to a tensor by {name_of(node)}, where gradients are recorded"
+                    return f"has a way that writes to a tensor by {operator_name(node)}, where gradients are recorded"
                 values[node] = called(node, args, kwargs)
         return ""
 
@@ -241,6 +242,6 @@ def writes_nowhere(node: fx.Node, args: Sequence[Any], masks: set[int]) -> bool:
     return any((tensor.dtype is torch.int64 and tensor.numel() == 0) or storages([tensor]) & masks for tensor in given)
 
 
-def name_of(node: fx.Node) -> str:
-    """The name of the operator that a node runs."""
+def operator_name(node: fx.Node) -> str:
+    """The name of the operator that a node runs, torch's or another library's."""
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")

@@ -133,6 +133,25 @@ def selects_by_masks(layers, x, chosen):
     return out
 
 
+@torch.library.custom_op("framejit_empty_ways::any", mutates_args=())
+def any_of_others(mask: torch.Tensor) -> torch.Tensor:
+    """An operator that only has the name of torch's."""
+    return mask.all()
+
+
+@any_of_others.register_fake
+def _(mask: torch.Tensor) -> torch.Tensor:
+    return mask.new_empty(())
+
+
+@split
+def asks_another_operator_called_any(layers, x, chosen):
+    out, mask = torch.zeros_like(x), chosen == 0
+    if torch.ops.framejit_empty_ways.any(mask):
+        out[mask] = layers[0](x[mask])
+    return out
+
+
 @whole
 def reads_whether_a_mask_selects(layers, x, chosen):
     out = torch.zeros_like(x)
