@@ -14,7 +14,7 @@ import torch
 
 from framejit.graph.optional_records import OptionalReach, reached_by
 from framejit.quick_dataclass import dataclass
-from framejit.torch_state.gradient_edges import edge_of
+from framejit.torch_state.gradient_edges import edge_of, requires_grad
 
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
@@ -143,10 +143,6 @@ class OptionalGradients:
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:
     """Weak references to those inputs with these indices that aren't leaves in this call, which no guard checks."""
     return {index: weakref.ref(inputs[index]) for index in indices if not inputs[index].is_leaf}
-
-
-def requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Callable[[], Any]], anywhere: bool = False) -> Callable[[Any, Any], Any]:

@@ -1,4 +1,4 @@
-"""The edges of autograd's record along which gradients of tensors go."""
+"""Tensors that require a gradient, and the edges of autograd's record along which it goes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 
+def requires_grad(value: Any) -> bool:
+    """Return whether a value is a tensor that requires a gradient."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
 def edge_of(value: Any) -> GradientEdge | None:
     """The edge along which the gradient of a tensor goes; None if there is none, as for a view of a leaf that was made under `no_grad`."""
-    if not isinstance(value, torch.Tensor) or not value.requires_grad:
+    if not requires_grad(value):
         return None
     if value.grad_fn is None:
         with torch.enable_grad():

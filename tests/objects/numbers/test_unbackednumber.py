@@ -42,7 +42,7 @@ def mean_of_counts(state: Counts, x: torch.Tensor, y: torch.Tensor) -> Any:
 @pytest.mark.parametrize("start", [0, 1, -5, 2**40, 2**53 + 1, 2**62, 2**64, 10**400])
 @pytest.mark.parametrize("program", [accuracy, rates, mean_of_counts])
 def test_counts_from_outside_grow_by_numbers_in_tensors_and_become_floats(program: Callable[..., Any], start: int) -> None:
-    """Where the sum is larger than a float can be, Python raises OverflowError, and divisions round as Python's do."""
+    """Sums larger than any float raise OverflowError, and divisions round, as in Python."""
 
     def outcome(call: Callable[..., Any]) -> Any:
         torch.manual_seed(0)

@@ -13,6 +13,7 @@ from framejit.graph.gradient_paths import node_of
 from framejit.graph.metadata import UNRECORDED
 from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
 from framejit.graph.prune import output_nodes
+from framejit.torch_state.gradient_edges import requires_grad
 
 
 def partly_reached(graph: fx.Graph, spent: Iterable[int]) -> dict[int, frozenset[int]]:
@@ -60,10 +61,6 @@ def reached_ends(masks: Sequence[int], bit: int, inputs: int) -> tuple[frozenset
     record, as bits; `inputs`: the number of inputs."""
     ends = [index for index, mask in enumerate(masks) if mask >> bit & 1]
     return frozenset(index - inputs for index in ends if index >= inputs), frozenset(index for index in ends if index < inputs)
-
-
-def requires_grad(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node], ends: Set[fx.Node] = frozenset()) -> Mapping[fx.Node, int]:

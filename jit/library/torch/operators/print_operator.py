@@ -16,7 +16,7 @@ from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.torch_state.torch_classes import is_plain
 
-PRINT: Any = getattr(torch.ops.higher_order, "print", None)
+PRINT: Any = torch.ops.higher_order.print
 NAME = "the higher-order operator print"
 
 
@@ -33,6 +33,7 @@ def printable(vm: TorchVM, values: list[Object]) -> Iterator[Object]:
         yield value if is_same else vm.unsupported(breaks.UnsupportedOperation(f"{NAME} with a {value.type_name}"))
 
 
+@models(PRINT)
 def print_in_graph(vm: TorchVM, format_str: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Make the call a node, which stays in the graph as it gives nothing. Inductor may change the order of such nodes, and AOTAutograd's tensors are written
     without a record."""
@@ -40,7 +41,3 @@ def print_in_graph(vm: TorchVM, format_str: Object, /, *args: Object, **kwargs: 
         vm.unsupported(breaks.UnsupportedOperation(NAME))
     text, *given = printable(vm, [format_str, *args])
     return enter(vm, PRINT, [text, *given], dict(zip(kwargs, printable(vm, list(kwargs.values())), strict=True)))
-
-
-if PRINT is not None:  # torch has it since 2.10
-    models(PRINT)(print_in_graph)
