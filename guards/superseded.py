@@ -12,21 +12,25 @@ import itertools
 import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import sympy
+from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Equals, Guard, TensorMatch, TypeIs
-from framejit.guards.program_to_sympy import demands_of
 from framejit.guards.relations import Relation
-from framejit.guards.shape_values import NoPythonValue, value_of
 from framejit.guards.shape_vm import LARGEST, SMALLEST
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Source
 from framejit.guards.tensor_spec import TensorSpec
 from framejit.process.when_needed import when_needed
 
-input_sets = when_needed("framejit.guards.input_sets")
+if TYPE_CHECKING:
+    import sympy
+
+    from framejit.guards import input_sets, program_to_sympy, shape_values
+else:
+    sympy = when_needed("sympy")
+    input_sets = when_needed("framejit.guards.input_sets")
+    program_to_sympy = when_needed("framejit.guards.program_to_sympy")
+    shape_values = when_needed("framejit.guards.shape_values")
 
 Place = tuple[int, str, int]
 """The place of a number: the number of the path to a tensor or number, what is read there (one of `shapes.READS`), and the dimension."""
@@ -145,7 +149,7 @@ def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
         left = [condition for condition in demands(relations, narrow, symbols) if condition != sympy.true and condition not in known]
     except (ArithmeticError, ValueError, TypeError):
         return False  # there is no value
-    if sympy.false in left:
+    if left and sympy.false in left:
         return False
     if not left or not known:
         return not left
@@ -171,7 +175,7 @@ def demands(relations: Iterable[ShapesHold], narrow: GuardsOfEntry, symbols: dic
                 inputs.append(sympy.sympify(number))
             else:
                 inputs.append(symbols.setdefault(place, number_at(len(symbols), what)))
-        yield from demands_of(relation.program, inputs)
+        yield from program_to_sympy.demands_of(relation.program, inputs)
 
 
 def number_at(number: int, what: str) -> sympy.Symbol:
@@ -193,8 +197,8 @@ def tried_out(symbols: Sequence[sympy.Symbol], conditions: Iterable[Any]) -> Ite
 def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> bool:
     """Return whether Python finds conditions true."""
     try:
-        return all(value_of(condition, numbers) for condition in conditions)
-    except (NoPythonValue, ArithmeticError, ValueError, TypeError):
+        return all(shape_values.value_of(condition, numbers) for condition in conditions)
+    except (shape_values.NoPythonValue, ArithmeticError, ValueError, TypeError):
         return False
 
 

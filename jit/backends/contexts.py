@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOverlap, TracingContext, compile_context, tracing
 from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
 
 from framejit.backends import recompute
 from framejit.backends.ecosystem import require_torch
@@ -19,6 +18,10 @@ from framejit.graph.fake_mode import without_gradients
 from framejit.graph.parts import PartsContext
 from framejit.graph.rewrites import rewrite_for_aot_autograd
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
+from framejit.torch_state.symbols import symbolic_shapes
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 require_torch("contexts")
 
@@ -88,10 +91,11 @@ def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
 
 def _all_static(info: InputInfo) -> StatefulSymbolicContext:
     """The symbolic context of a tensor whose sizes are all constants."""
+    require_torch("symbols")
     dims = info.value.dim()
-    return StatefulSymbolicContext(
-        dynamic_sizes=[DimDynamic.STATIC] * dims,
-        dynamic_strides=[DimDynamic.INFER_STRIDE] * dims,
+    return symbolic_shapes.StatefulSymbolicContext(
+        dynamic_sizes=[symbolic_shapes.DimDynamic.STATIC] * dims,
+        dynamic_strides=[symbolic_shapes.DimDynamic.INFER_STRIDE] * dims,
         constraint_sizes=[None] * dims,
         constraint_strides=[None] * dims,
         tensor_source=InputSource(info.source_name),

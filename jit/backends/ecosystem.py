@@ -114,6 +114,8 @@ _CONTEXTS: dict[str, tuple[str, ...]] = _EAGER | {
     "torch._guards:DuplicateInputs": ("input_source_a", "input_source_b"),
     "torch._subclasses:FakeTensorMode": ("shape_env",),
     "torch._subclasses:FakeTensorMode.from_tensor": ("static_shapes", "symbolic_context", "source"),
+}
+_SYMBOLS: dict[str, tuple[str, ...]] = {
     "torch.fx.experimental.symbolic_shapes:StatefulSymbolicContext": (
         "dynamic_sizes",
         "dynamic_strides",
@@ -123,7 +125,7 @@ _CONTEXTS: dict[str, tuple[str, ...]] = _EAGER | {
         "shape_env_to_source_to_symbol_cache",
     ),
 }
-_AOT: dict[str, tuple[str, ...]] = _CONTEXTS | {
+_AOT: dict[str, tuple[str, ...]] = _CONTEXTS | _SYMBOLS | {
     "torch._functorch.aot_autograd:aot_module_simplified": (
         "fw_compiler",
         "bw_compiler",
@@ -148,6 +150,7 @@ _INDUCTOR: dict[str, tuple[str, ...]] = _AOT | {
 _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
     "eager": _EAGER,
     "contexts": _CONTEXTS,
+    "symbols": _SYMBOLS,
     "aot_eager": _AOT,
     "inductor": _INDUCTOR,
 }

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._sympy.functions import FloatPow
+
+from framejit.torch_state.symbols import sympy_functions
 
 aten = torch.ops.aten
 COSTLY = frozenset({
@@ -43,7 +44,7 @@ def compute_once(graph: fx.Graph) -> None:
 def is_costly(node: fx.Node, value: Any, costly: set[fx.Node]) -> bool:
     """Return whether a node's result is a number that takes a function of the C library, or is computed from such."""
     if type(value) is torch.SymFloat:
-        return bool(value.node.expr.has(FloatPow))
+        return bool(value.node.expr.has(sympy_functions.FloatPow))
     return is_number(value) and (node.target in COSTLY or any(arg in costly for arg in node.all_input_nodes))
 
 

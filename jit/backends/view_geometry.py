@@ -6,15 +6,13 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
-from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from framejit.backends.memory import memory_of, outputs_of
 from framejit.backends.request import GraphRequest
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.symbols import interp, reference, sympy
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def number_nodes(graph: fx.Graph, numbers: Sequence[Any], symbols: dict[sympy.Ba
     tracer = fx.proxy.GraphAppendingTracer(graph)
     proxies: Any = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
     for number in numbers:
-        result = sympy_interp(PythonReferenceAnalysis, proxies, number.node.expr) if isinstance(number, torch.SymInt) else number
+        result = interp.sympy_interp(reference.PythonReferenceAnalysis, proxies, number.node.expr) if isinstance(number, torch.SymInt) else number
         if isinstance(result, fx.Proxy):
             result.node.meta["example_value"] = number
             yield result.node

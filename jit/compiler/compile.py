@@ -38,6 +38,7 @@ from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.process.underway import Compilation, underway
 from framejit.report import STAGES, STATISTICS, BreakNote, FrameNote, is_recording, record
+from framejit.torch_state.no_symbols import standing_in
 from framejit.torch_state.peer import left_alone
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
@@ -58,7 +59,7 @@ def compile_call(request: CompileRequest) -> Entry:
     Raises Unsupported if tracing stops and that is an error, BackendError if the backend fails, and whatever a signal handler of the program raises.
     """
     with underway(compilation_of(request)) as compilation:
-        with ONE_AT_A_TIME, deeper_recursion(), left_alone(), undisturbed():
+        with ONE_AT_A_TIME, deeper_recursion(), left_alone(), standing_in(), undisturbed():
             entry, note = compile_in_attempts(request, compilation)
         compilation.note = note
     if note is not None:

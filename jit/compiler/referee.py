@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sympy
-
 from framejit.graph.shapes import Shapes
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.tensor_source import TENSOR_NUMBERS
 from framejit.process.when_needed import when_needed
+from framejit.torch_state.symbols import sympy
 
 if TYPE_CHECKING:
     from framejit.guards import prove, shape_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
@@ -15,12 +15,15 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, StatefulSymbolicContext
 
 from framejit import breaks
 from framejit.graph.parts import PartsContext
 from framejit.guards.tensor_spec import tensor_spec
 from framejit.objects.tensors.tensorkind import kind_in_graph
+from framejit.torch_state.symbols import need_data
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
@@ -145,7 +148,7 @@ def is_declared(target: Any) -> bool:
 
 def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.Break:
     """The break reason for an exception that an operator raised on fakes. `target`: that of its node."""
-    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, *need_data())):
         return breaks.DataDependent(operation)
     if any(text in str(error) for text in NEEDS_DATA):
         return breaks.DataDependent(operation)

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
@@ -24,7 +24,6 @@ from torch._library import simple_registry
 from torch._ops import OpOverload
 from torch._subclasses import fake_impls, fake_tensor, meta_utils
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, in_kernel_invocation_manager
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.nested._internal import nested_tensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,9 +32,17 @@ from framejit.graph.fake import TORCHS_OPERATORS
 from framejit.graph.prune import draws
 from framejit.graph.torch_sources import InputSource
 from framejit.process import underway
+from framejit.process.when_needed import is_loaded
 from framejit.torch_state import peer
+from framejit.torch_state.operator_exceptions import TAKE_ANY_DEVICE
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+DISTRIBUTED = "torch.distributed.tensor"
+"""The package of distributed tensors. To learn the device of a fake, torch imports it where no mode is on, which takes longer than a small trace."""
+COPY = torch.ops.aten.copy_.default
 SETTINGS = ("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "TORCH_FAKE_TENSOR_DISPATCH_CACHE_CROSSCHECK")
 """Variables of the environment that the settings for fake modes are read from. If they are set, torch reads them itself."""
 NAMES_OF_INIT = frozenset({
@@ -160,6 +167,10 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
     if has_own_meta(func):
         with mode:
             return func.prim_meta_impl(*args, **kwargs)
+    if func is COPY and not is_loaded(DISTRIBUTED):  # torch's implementation runs the kernel, too
+        found = run_on_plain(mode, func, args, kwargs)
+        if found is not NotImplemented:
+            return found
     for implementation in implementations_of(func):
         with mode if consists_of_others(func) else contextlib.nullcontext():
             found = implementation(mode, func, *args, **kwargs)
@@ -168,12 +179,71 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
     if not fake_impls.has_meta(func):
         return NotImplemented
     try:
-        with in_kernel_invocation_manager(mode):
-            found = func(*args, **kwargs)
+        found = NotImplemented if is_loaded(DISTRIBUTED) else run_on_plain(mode, func, args, kwargs)
+        if found is NotImplemented:
+            with in_kernel_invocation_manager(mode):
+                found = func(*args, **kwargs)
     except NotImplementedError:
         return NotImplemented
     device: Any = kwargs.get("device")
     return mode.wrap_meta_outputs_with_default_device_logic(found, func, leaves, device=device)
+
+
+def run_on_plain(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. NotImplemented: it shares memory with them."""
+    if func is torch.ops.aten.permute.default:
+        return permuted(mode, *args)
+    if not (is_functional(func) or fills_first(func)) or not takes_plain(func):
+        return NotImplemented
+    with in_kernel_invocation_manager(mode):
+        found = func(*map(plain, args), **{name: plain(arg) for name, arg in kwargs.items()})
+    if not fills_first(func):
+        return found
+    return args[0] if (found.size(), found.stride()) == (args[0].size(), args[0].stride()) else NotImplemented
+
+
+def permuted(mode: FakeTensorMode, fake: torch.Tensor, dims: Sequence[int]) -> Any:
+    """A fake with its dimensions in another order. NotImplemented: there is no such order."""
+    if sorted(dim % max(fake.dim(), 1) for dim in dims) != list(range(fake.dim())) or any(not -fake.dim() <= dim < fake.dim() for dim in dims):
+        return NotImplemented
+    with mode:
+        return fake.as_strided([fake.size(dim) for dim in dims], [fake.stride(dim) for dim in dims], fake.storage_offset())
+
+
+@functools.cache
+def is_functional(func: OpOverload) -> bool:
+    """Return whether an operator's results share no memory with its arguments, and it changes none of them."""
+    values = (*func._schema.arguments, *func._schema.returns)
+    return torch.Tag.inplace_view not in func.tags and all(value.alias_info is None for value in values)
+
+
+@functools.cache
+def fills_first(func: OpOverload) -> bool:
+    """Return whether an operator changes nothing but the elements of its first argument, which is its result."""
+    written, *others = (value.alias_info for value in func._schema.arguments)
+    is_written = written is not None and written.is_write and len(func._schema.returns) == 1 and torch.Tag.inplace_view not in func.tags
+    return is_written and others.count(None) == len(others) and func.namespace == "aten"
+
+
+def takes_plain(func: OpOverload) -> bool:
+    """Return whether an operator's kernel for tensors without data is the same for all devices. torch's table has those that ask for the device of a fake."""
+    return func not in meta_table or func._schema.name.removeprefix("aten::") in TAKE_ANY_DEVICE
+
+
+def plain(arg: Any) -> Any:
+    """An argument of an operator, with tensors on the device `meta` in the place of fakes."""
+    if isinstance(arg, (list, tuple)):
+        return [plain(item) for item in arg]
+    if type(arg) is not FakeTensor or arg.is_conj() or arg.is_neg():
+        return arg
+    return torch.empty_strided(arg.size(), arg.stride(), dtype=arg.dtype, device="meta")
+
+
+@functools.cache
+def is_view(func: OpOverload) -> bool:
+    """Return whether an operator's result lies in the memory of its first argument."""
+    alias = func._schema.arguments[0].alias_info if func._schema.arguments else None
+    return alias is not None and not alias.is_write
 
 
 def fields_of_mode() -> dict[str, Any]:
@@ -214,7 +284,7 @@ def has_own_meta(func: OpOverload) -> bool:
 def consists_of_others(func: OpOverload) -> bool:
     """Return whether the implementation of an operator for fakes is made of other operators on them. Where a fake mode isn't on, such an operator looks first
     whether a fake is a distributed tensor, and imports that class."""
-    return getattr(fake_impls.op_implementations_dict.get(func), "__module__", None) == "torch._refs"
+    return is_view(func) or getattr(fake_impls.op_implementations_dict.get(func), "__module__", None) == "torch._refs"
 
 
 def implementations_of(func: OpOverload) -> Iterator[Callable[..., Any]]:

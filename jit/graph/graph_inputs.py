@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 from framejit import breaks
 from framejit.graph.demands import RestartWith
@@ -39,6 +38,9 @@ from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 
 @dataclass(frozen=True, slots=True)

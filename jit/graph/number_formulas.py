@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import sympy
 from torch import SymInt
-from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.formulas import Formula, constant
 from framejit.guards.shape_vm import FUNCTIONS, LARGEST, SMALLEST
 from framejit.guards.source import UserLine
 from framejit.objects.numbers.numberobject import COMPARED, COMPARISONS, LARGEST_FLOAT, NumberObject
+from framejit.torch_state.symbols import symbolic_shapes, sympy
 
 if TYPE_CHECKING:
     from framejit.graph.shape_env import TraceShapeEnv
 
-Facts = dict[sympy.Basic, UserLine | None]
-RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
-"""For each relation, sympy's form of it."""
+Facts = dict[Any, UserLine | None]
+RELATIONS = {"<": "Lt", "<=": "Le", "==": "Eq", "!=": "Ne", ">": "Gt", ">=": "Ge"}
+"""For each relation, the name of sympy's form of it."""
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
 """For each relation, the one that holds between two numbers if it doesn't, and neither is nan."""
 OF_FLOATS: dict[str, str] = {
@@ -89,7 +88,7 @@ class NumberFormulas:
     def _new_symbol(self, number: NumberObject) -> sympy.Symbol:
         if number.cls is float:
             return sympy.Symbol(f"computed{len(self._symbols)}", real=True)
-        sym = self._env().create_unspecified_symint_and_symbol(number.value, InputSource(f"computed{len(self._symbols)}"), DimDynamic.DYNAMIC)
+        sym = self._env().create_unspecified_symint_and_symbol(number.value, InputSource(f"computed{len(self._symbols)}"), symbolic_shapes.DimDynamic.DYNAMIC)
         assert type(sym) is SymInt
         symbol = sym.node._expr
         assert isinstance(symbol, sympy.Symbol)
@@ -124,7 +123,7 @@ class NumberFormulas:
         if first is None or second is None:
             return None
         holds = bool(COMPARISONS[relation](left.value, right.value))
-        self.facts.setdefault(RELATIONS[relation if holds else OPPOSITES[relation]](first, second, evaluate=False), line)
+        self.facts.setdefault(getattr(sympy, RELATIONS[relation if holds else OPPOSITES[relation]])(first, second, evaluate=False), line)
         return holds
 
     def _operand(self, number: NumberObject) -> Any:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from framejit import breaks
@@ -25,6 +24,7 @@ from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.symbols import free_unbacked_symbols
 
 
 def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:

@@ -9,23 +9,13 @@ Nothing is undone here when instructions are undone: the ShapeEnv remembers all 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 from torch import SymFloat, SymInt, fx
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    StatefulSymbolicContext,
-    StrictMinMaxConstraint,
-    SubclassSymbolicContext,
-    free_unbacked_symbols,
-)
-from torch.utils._sympy import functions
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.inputs import GraphInput, identifier, is_static
@@ -42,8 +32,11 @@ from framejit.objects.tensors.tensorkind import kind_of_class
 from framejit.objects.types.constobject import ConstObject
 from framejit.process.when_needed import when_needed
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.symbols import free_unbacked_symbols, symbolic_shapes, sympy, sympy_functions, sympy_numbers, value_ranges
 
 if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext, StrictMinMaxConstraint, SubclassSymbolicContext
+
     from framejit.graph.shape_env import TraceShapeEnv
     from framejit.guards import shape_program
 else:
@@ -56,11 +49,6 @@ LARGEST = 2**63
 LARGEST_IN_GRAPHS = 2**62
 """The largest int that compiled code may compute from ints from outside. A limit of 2**63 - 1 would be left out of the guard's program, as true of all ints
 there; this one stays, and the program, which is exact, fails on whatever doesn't fit 64 bits."""
-OPERATORS: dict[Any, str] = {
-    sympy.Add: "+", sympy.Mul: "*", functions.FloorDiv: "//", functions.CleanDiv: "//", functions.Mod: "%", functions.PythonMod: "%",
-    functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
-}  # fmt: skip
-"""For each function of sympy, the operation on Python's ints that it computes."""
 FUNCTIONS = frozenset({
     "math.exp", "math.log", "math.log2", "math.log10", "math.log1p", "math.tanh", "math.sin", "math.cos", "round", "abs", "sum",
 })  # fmt: skip
@@ -71,7 +59,6 @@ NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
 """Operations on floats that sympy computes differently from Python."""
 MOST_COMPARED = 16
 """So many numbers of a call that aren't seen to vary get symbols for comparisons. A long list of them is cheaper to guard by value."""
-INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
 }  # fmt: skip
@@ -158,7 +145,7 @@ class Shapes:
         inner = {name: found or self._fixed(namespace.child(Item, name), parts[name]) for name, found in inner.items()}
         outer = outer or self._fixed(source, wrapper)
         fields = {field.name: getattr(outer, field.name) for field in dataclasses.fields(outer) if field.init}
-        return SubclassSymbolicContext(**fields, inner_contexts=inner)
+        return symbolic_shapes.SubclassSymbolicContext(**fields, inner_contexts=inner)
 
     def context_of_part(self, source: Source, part: torch.Tensor, dimensions: frozenset[int]) -> StatefulSymbolicContext:
         """Return the context for making the fake of a part of a nested tensor: these dimensions vary, and others may, unless its sizes are to be constants."""
@@ -243,7 +230,7 @@ class Shapes:
             return True
         sym = self._ints.get(source)
         if sym is None:
-            made = self.env.create_unspecified_symint_and_symbol(number.value, InputSource(self._name(source)), DimDynamic.DYNAMIC)
+            made = self.env.create_unspecified_symint_and_symbol(number.value, InputSource(self._name(source)), symbolic_shapes.DimDynamic.DYNAMIC)
             assert type(made) is SymInt
             sym = self._ints[source] = made
             self.properties[source] = made.node._expr
@@ -272,9 +259,9 @@ class Shapes:
             return self.origins[expr]
         if expr.is_Integer:
             return NumberObject(int(expr))
-        if isinstance(expr, (sympy.Pow, functions.PowByNatural)) and expr.args[1].is_Integer and expr.args[1] > 0:
+        if isinstance(expr, (sympy.Pow, sympy_functions.PowByNatural)) and expr.args[1].is_Integer and expr.args[1] > 0:
             return computed_number("**", [self._of_expr(expr.args[0]), NumberObject(int(expr.args[1]))])
-        operation = OPERATORS[type(expr)]
+        operation = operators()[type(expr)]
         found, *others = [self._of_expr(part) for part in expr.args]
         for other in others:
             found = computed_number(operation, [found, other])
@@ -511,10 +498,25 @@ class Shapes:
             bounds = self.env.var_to_range.get(symbol)
             if bounds is not None:
                 if bounds.lower.is_Integer and bounds.lower > -LARGEST:
-                    found.append((sympy.Ge(symbol, bounds.lower, evaluate=False), self._line_of(symbol, *INEQUALITIES)))
+                    found.append((sympy.Ge(symbol, bounds.lower, evaluate=False), self._line_of(symbol, *inequalities())))
                 if bounds.upper.is_Integer and bounds.upper < LARGEST - 1:
-                    found.append((sympy.Le(symbol, bounds.upper, evaluate=False), self._line_of(symbol, *INEQUALITIES)))
+                    found.append((sympy.Le(symbol, bounds.upper, evaluate=False), self._line_of(symbol, *inequalities())))
         return found
+
+
+@functools.cache
+def operators() -> dict[Any, str]:
+    """For each function of sympy, the operation on Python's ints that it computes."""
+    ours = sympy_functions
+    return {
+        sympy.Add: "+", sympy.Mul: "*", ours.FloorDiv: "//", ours.CleanDiv: "//", ours.Mod: "%", ours.PythonMod: "%",
+        ours.Max: "max", ours.Min: "min", sympy.Max: "max", sympy.Min: "min",
+    }  # fmt: skip
+
+
+def inequalities() -> tuple[Any, ...]:
+    """sympy's relations that bound a number."""
+    return sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne
 
 
 def facts_of_values(origins: Mapping[sympy.Symbol, NumberObject]) -> list[Fact]:
@@ -552,19 +554,21 @@ def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int]
     `declared`: what was declared about the sizes of some dimensions. `unbacked`: the dimensions about whose sizes nothing may be assumed.
     """
     limits = dynamic.limits
-    sizes = [DimDynamic.STATIC] * tensor.dim()
+    kinds: Any = symbolic_shapes.DimDynamic
+    sizes = [kinds.STATIC] * tensor.dim()
     constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
     for dim in dimensions:
-        sizes[dim] = DimDynamic.UNBACKED if dim in unbacked else DimDynamic.DUCK if dynamic.all and dim not in declared else DimDynamic.DYNAMIC
+        sizes[dim] = kinds.UNBACKED if dim in unbacked else kinds.DUCK if dynamic.all and dim not in declared else kinds.DYNAMIC
     for dim in dimensions:
         size = declared.get(dim, ANY)
         least, most = max(2, size.min or 0, limits.min or 0), min((bound for bound in (size.max, limits.max) if bound is not None), default=None)
         if (least > 2 or most is not None) and tensor.size(dim) > 1:
-            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(least, int_oo if most is None else most))
+            bounds = value_ranges.ValueRanges(least, sympy_numbers.int_oo if most is None else most)
+            constraints[dim] = symbolic_shapes.StrictMinMaxConstraint(warn_only=False, vr=bounds)
     base = tensor._base if tensor._is_view() else None
-    return StatefulSymbolicContext(
+    return symbolic_shapes.StatefulSymbolicContext(
         dynamic_sizes=sizes,
-        dynamic_strides=[DimDynamic.INFER_STRIDE] * len(sizes),
+        dynamic_strides=[kinds.INFER_STRIDE] * len(sizes),
         constraint_sizes=constraints,  # type: ignore[arg-type]
         constraint_strides=[None] * len(sizes),
         view_base_context=None if base is None else symbolic_context(f"{name}._base", base, NONE, NO_SIZES, STATIC),

@@ -16,18 +16,9 @@ from contextlib import AbstractContextManager
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import sympy
 import torch
 from torch import SymBool, SymFloat, SymInt, fx
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import (
-    GuardOnDataDependentSymNode,
-    PendingUnbackedSymbolNotFound,
-    compute_unbacked_bindings,
-    free_unbacked_symbols,
-    statically_known_false,
-    statically_known_true,
-)
 from torch.utils import _pytree as pytree
 
 from framejit import breaks
@@ -41,11 +32,11 @@ from framejit.objects.core.object import Object
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.numbers.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 from framejit.torch_state.operator_exceptions import MAY_COPY, NEED_ELEMENTS, POWERS, SQUEEZES, TAKE_FLOATS_OF_TENSORS, TELL_LAYOUT
+from framejit.torch_state.symbols import free_unbacked_symbols, is_false, is_true, need_data, symbolic_shapes, sympy
 
 if TYPE_CHECKING:
     from framejit.graph.shape_env import TraceShapeEnv
 
-BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 MEMOS = ["item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo"]
 """Attributes in which fakes remember the numbers that they have given, until their version changes; but `x.data` doesn't share its version with `x`. Subjects
@@ -162,7 +153,7 @@ class Unbacked:
             self._need(sympy.Eq(size.node.expr, 1))
         if name in TELL_LAYOUT:
             self._need(size.node.expr)
-        if self._state.is_one_autograd_node and name in NEED_ELEMENTS and not statically_known_true(size > 0):
+        if self._state.is_one_autograd_node and name in NEED_ELEMENTS and not is_true(size > 0):
             self._need(size.node.expr > 0)
         if self._state.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
             self._need(size.node.expr)
@@ -172,7 +163,7 @@ class Unbacked:
         self.forget_pending()
         if self.present:
             self._state.fakes.changes_with_undoing()
-        if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._expressions.keys():
+        if isinstance(error, need_data()) and error.cond.free_symbols & self._expressions.keys():
             return self.reason(error.cond)
         if self.present and any(map(is_unbacked, numbers_in(args))):
             return breaks.DataDependent(name)
@@ -201,8 +192,8 @@ class Unbacked:
         self.present = self._state.fakes.symbolic = True
         self._state.fakes.changes_with_undoing()
         try:
-            bindings: dict[Any, Any] | None = compute_unbacked_bindings(self._env, result)
-        except PendingUnbackedSymbolNotFound:
+            bindings: dict[Any, Any] | None = symbolic_shapes.compute_unbacked_bindings(self._env, result)
+        except symbolic_shapes.PendingUnbackedSymbolNotFound:
             self._state.vm.unsupported(breaks.DataDependent(name))
         body = self._state.body
         if bindings and self._state.is_inner() and not body.takes_sizes and not (body.takes_numbers and type(result) in CLASSES):
@@ -267,7 +258,7 @@ class Unbacked:
         """Update the symbols of a node that was run again on new fakes."""
         node.meta.pop("unbacked_bindings", None)
         if self._is_pending():
-            self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
+            self.bind(node, symbolic_shapes.compute_unbacked_bindings(self._env, node.meta["example_value"]))
         value = node.meta["example_value"]
         if node in self._given_by and is_unbacked(value):
             self._numbers[value.node.expr] = self._given_by[node]
@@ -295,7 +286,7 @@ class Unbacked:
             return outcome_of_numbers(self._state, number) if sym is None else sym
         expr = sym.node.expr
         if type(sym) is SymBool:
-            return True if statically_known_true(sym) else False if statically_known_false(sym) else None
+            return True if is_true(sym) else False if is_false(sym) else None
         return int(expr) if expr.is_Integer else None
 
     def least(self, number: UnbackedNumber) -> int | None:
@@ -406,7 +397,7 @@ class Unbacked:
         if not self.present:
             return False
         self.forget_pending()
-        if isinstance(error, GuardOnDataDependentSymNode):
+        if isinstance(error, need_data()):
             return self.settle(error.cond.free_symbols)
         used = (*numbers_in(args), *(size for fake in fakes for size in fake.shape))
         return self.settle({symbol for number in used for symbol in free_unbacked_symbols(number)})
@@ -463,7 +454,7 @@ class Unbacked:
         place = self._place()
         expression, lineno = self._expressions[symbols[0]] if symbols else place
         texts = {self._text(part) for part in condition.args}
-        is_a_condition = isinstance(condition, BOOLEAN) and len(texts) == len(condition.args)  # items of one list have the same text
+        is_a_condition = isinstance(condition, sympy.logic.boolalg.Boolean) and len(texts) == len(condition.args)  # items of one list have the same text
         number = self._numbers.get(symbols[0]) if symbols else None
         device = "" if number is None else number.device
         return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "", device)
@@ -485,7 +476,7 @@ def is_unbacked(value: Any) -> bool:
 def is_in_range(tensor: torch.Tensor, dim: Any, index: Any) -> bool:
     """Return whether it is known that a tensor has an item with this index. Inductor doesn't check."""
     size = tensor.shape[dim] if type(dim) is int else 0
-    return statically_known_true(index >= -size) and statically_known_true(index < size)
+    return is_true(index >= -size) and is_true(index < size)
 
 
 def is_of_result(fact: Any, made: Set[Any]) -> bool:

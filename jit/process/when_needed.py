@@ -47,14 +47,26 @@ def when_needed(name: str) -> Any:
     return Late(name)
 
 
+STAND_INS: dict[str, ModuleType] = {}
+"""What is in `sys.modules` for modules that haven't been imported, by their names. It is taken away before one of them is: they import one another."""
+
+
 def is_loaded(name: str) -> bool:
     """Return whether a module has been imported, by anyone, to its end."""
-    return sys.modules.get(name) is not None and not is_being_imported(name)
+    module = sys.modules.get(name)
+    return module is not None and module is not STAND_INS.get(name) and not is_being_imported(name)
 
 
 def is_being_imported(name: str) -> bool:
     """Return whether the import of a module has begun and not ended."""
     return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+
+
+def take_away() -> None:
+    """Take what stands in for modules out of `sys.modules`."""
+    for name in list(STAND_INS):
+        if sys.modules.get(name) is STAND_INS.pop(name, None):
+            del sys.modules[name]
 
 
 def load(name: str) -> ModuleType:
@@ -64,6 +76,8 @@ def load(name: str) -> ModuleType:
     """
     if is_loaded(name):
         return sys.modules[name]
+    if name in STAND_INS:
+        take_away()
     parts = name.split(".")
     begun = any(is_being_imported(".".join(parts[:count])) for count in range(1, len(parts) + 1))
     if not begun and not isinstance(threading.current_thread(), Loader):

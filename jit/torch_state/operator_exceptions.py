@@ -37,6 +37,11 @@ NOT_IN_GRAPH = unstated(
     names="from_numpy frombuffer from_file from_dlpack asarray is_inference is_nonzero is_distributed set_flush_denormal handle_torch_function "
     "boolean_dispatch assert_int_or_pair",
 )
+TAKE_ANY_DEVICE = unstated(
+    "Their kernels for tensors without data are in torch's table of those written in Python, and don't ask a fake for its device.",
+    why="Others of that table do, inside functions that they call.",
+    names="copy_ constant_pad_nd",
+)
 TAKE_ONE_DTYPE = unstated(
     "All tensors must have one dtype, except under autocast; tensors without data are taken whatever their dtypes.",
     why="A schema says nothing about dtypes. Other products, such as `bmm` and `dot`, compare the dtypes of tensors without data too.",

@@ -17,7 +17,6 @@ import torch
 from torch import fx
 from torch._higher_order_ops.cond import cond_op
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from framejit import breaks
 from framejit.bytecode.liveness import live_slots
@@ -50,6 +49,7 @@ from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
+from framejit.torch_state.symbols import need_data
 from framejit.tracing.empty_ways import EmptyWay, Rows, may_change, operator_name
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
@@ -93,7 +93,7 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
         why = restart.reason.text()
     except Ahead:
         why = "one of them must run something while it is traced"
-    except (NotConstant, GuardOnDataDependentSymNode):
+    except (NotConstant, *need_data()):  # type: ignore[misc]
         why = "one of them needs a value that depends on data"
     vm.trail.undo_to(mark)
     frame.restore(snapshot)

@@ -12,11 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import Any, NoReturn
 
-import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -35,6 +33,7 @@ from framejit.objects.numbers.unbackednumber import Datum, UnbackedNumber
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import takes_no_rows, writes_at_indices
+from framejit.torch_state.symbols import is_true, sympy
 from framejit.tracing.trace import Trace
 
 
@@ -182,7 +181,7 @@ class EmptyWay:
         if mask is None or not isinstance(example, torch.Tensor) or example.dtype is not torch.bool or not storages([example]) & storages([mask]):
             return False
         is_same = (mask.shape, mask.stride(), mask.storage_offset()) == (example.shape, example.stride(), example.storage_offset())
-        return is_same or statically_known_true(mask.is_contiguous() and mask.untyped_storage().nbytes() == mask.numel())
+        return is_same or is_true(mask.is_contiguous() and mask.untyped_storage().nbytes() == mask.numel())
 
     def without_rows(self, example: Any) -> Any:
         """A fake or a number that looks like another one, with no rows."""

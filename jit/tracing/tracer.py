@@ -8,8 +8,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
 
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
 from framejit import breaks
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
@@ -61,6 +59,7 @@ from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
 from framejit.said import directives
+from framejit.torch_state.symbols import need_data
 from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
@@ -174,7 +173,7 @@ class Tracer:
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
-        except GuardOnDataDependentSymNode as needed:
+        except need_data() as needed:
             self.unsupported(self.graph.unbacked.reason(needed.cond))
         except Exception as error:
             if not isinstance(error, (Raise, GraphBreak, FramejitError)):

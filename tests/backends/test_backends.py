@@ -711,7 +711,7 @@ def test_copy_survives_the_backend():
 # --- torch's names, and sources ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adapter", ["eager", "contexts", "aot_eager", "inductor"])
+@pytest.mark.parametrize("adapter", ["eager", "contexts", "symbols", "aot_eager", "inductor"])
 def test_torch_has_the_names(adapter):
     assert ecosystem.missing_names(ecosystem._NEEDED[adapter]) == []
 

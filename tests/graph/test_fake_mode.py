@@ -22,8 +22,9 @@ from framejit.torch_state import peer
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own tracer is as if nothing had imported it, and isn't asked for."""
+    """torch's own tracer and its distributed tensors are as if nothing had imported them, and the tracer isn't asked for."""
     monkeypatch.setattr(peer, "is_there", lambda: False)
+    monkeypatch.setattr(fake_mode, "is_loaded", lambda name: False)
     monkeypatch.setattr(peer, "bring", lambda: pytest.fail("torch's own tracer is asked for"))
 
 

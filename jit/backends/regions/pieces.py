@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
@@ -29,6 +28,7 @@ from framejit.graph.function_views import views_with_backward
 from framejit.graph.metadata import CHANGES, OF_BACKWARD
 from framejit.graph.statistics import changed_statistics
 from framejit.quick_dataclass import dataclass
+from framejit.torch_state.symbols import sympy
 from framejit.torch_state.torch_modes import MODE_CHANGES, exit_keeping_casts
 
 SET_GRAD = torch._C._set_grad_enabled

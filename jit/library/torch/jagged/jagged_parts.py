@@ -11,17 +11,19 @@ sizes such as j1 are equal if they stand for the lengths in the same tensor, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 from torch.nested._internal.nested_tensor import NestedTensor
 
 from framejit.graph.inputs import GraphInput
 from framejit.graph.parts import PartsContext
 from framejit.guards.source import InstanceDict, Item, Source
 from framejit.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
 CACHE = "_metadata_cache"
 PATHS: dict[str, tuple[str, ...]] = {

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import SymInt, fx
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range, statically_known_true
 
 from framejit.graph.on_fakes import stand_in
 from framejit.graph.rewrites import rewrites
 from framejit.graph.unbacked import MEMOS
 from framejit.torch_state.own_operators import declare_operator
+from framejit.torch_state.symbols import is_true, symbolic_shapes
 
 PACK = torch._VF._pack_padded_sequence
 PAD = torch._VF._pad_packed_sequence
@@ -45,14 +45,14 @@ def new_size(least: Any, most: Any) -> int | SymInt:
     """A size that depends on data, within these bounds."""
     mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
     env = mode.shape_env if isinstance(mode, FakeTensorMode) else None
-    if not isinstance(env, ShapeEnv) or not env.allow_dynamic_output_shape_ops:
+    if env is None or not env.allow_dynamic_output_shape_ops:
         raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
     if type(most) is int and least == most:
         return most
     size = env.create_unbacked_symint()
     lower = env.bound_sympy(least.node.expr).lower if isinstance(least, SymInt) else least
     upper = env.bound_sympy(most.node.expr).upper if isinstance(most, SymInt) else most
-    constrain_range(size, min=max(1, int(lower)), max=int(upper) if getattr(upper, "is_Integer", True) else None)
+    symbolic_shapes.constrain_range(size, min=max(1, int(lower)), max=int(upper) if getattr(upper, "is_Integer", True) else None)
     if isinstance(most, SymInt):
         torch._check(size <= most)
     return size
@@ -93,7 +93,7 @@ def padded_looks(
 def pack_on_fakes(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The result of packing fakes, connected in autograd's record to the argument that requires a gradient."""
     is_plain = input.dim() >= 2 and lengths.dim() == 1 and lengths.dtype is torch.int64 and lengths.device.type == "cpu"
-    if not is_plain or not statically_known_true(lengths.shape[0] == input.shape[0 if batch_first else 1]):
+    if not is_plain or not is_true(lengths.shape[0] == input.shape[0 if batch_first else 1]):
         raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)  # the operator itself reports the error
     data, batch_sizes = packed_looks(input, lengths, batch_first)
     return with_way_back(data, input), batch_sizes
@@ -104,7 +104,7 @@ def pad_on_fakes(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The result of padding fakes, connected in autograd's record to the argument that requires a gradient."""
     is_plain = data.dim() >= 1 and batch_sizes.dim() == 1 and batch_sizes.dtype is torch.int64 and batch_sizes.device.type == "cpu"
-    if not is_plain or not statically_known_true(batch_sizes.shape[0] <= total_length):
+    if not is_plain or not is_true(batch_sizes.shape[0] <= total_length):
         raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
     padded, lengths = padded_looks(data, batch_sizes, batch_first, total_length)
     return with_way_back(padded, data), lengths

@@ -31,4 +31,9 @@ def fits(changed: torch.Tensor, other: Any) -> bool:
     other = LIKE.get(type(other), other)
     if not isinstance(other, (torch.Tensor, bool, int, float, complex)):
         return True
-    return torch.can_cast(torch.result_type(changed, other), changed.dtype)
+    return torch.can_cast(torch.result_type(alike(changed), alike(other)), changed.dtype)
+
+
+def alike(value: Any) -> Any:
+    """A small tensor that is promoted as a fake is. To compare fakes, torch would look first whether one is a distributed tensor, and import that class."""
+    return torch.empty((1,) * value.dim(), dtype=value.dtype, device="meta") if isinstance(value, torch.Tensor) else value

@@ -10,7 +10,6 @@ import torch
 from torch import fx
 from torch._functorch import eager_transforms, vmap
 from torch._functorch.predispatch import lazy_load_decompositions
-from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.utils._device import DeviceContext
 
 from framejit import breaks
@@ -26,6 +25,7 @@ from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import func as plain
+from framejit.torch_state.symbols import symbolic_shapes
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
 
 VMAP, JVP = "torch.vmap", "torch.func.jvp"
@@ -170,7 +170,8 @@ def alone(index: int, fake: torch.Tensor) -> torch.Tensor:
 
 def one_of(fake: torch.Tensor, dim: int) -> torch.Tensor:
     """A tensor mapped along a dimension, as the mapped function sees it. That is traced even if there is nothing to map, since torch also calls it then."""
-    if guard_or_false(fake.size(dim) == 0):
+    is_empty = fake.size(dim) == 0
+    if symbolic_shapes.guard_or_false(is_empty) if type(is_empty) is torch.SymBool else is_empty:
         sizes, strides = list(fake.size()), list(fake.stride())
         del sizes[dim], strides[dim]
         found = fake.new_empty_strided(sizes, strides)
