@@ -41,6 +41,9 @@ def node_to_copy(state: TraceState, node: fx.Node, known: Iterable[fx.Node]) -> 
     if node.op not in ("call_function", "call_method") or state.keeps(node) or any(key not in COPIED for key in node.meta):
         return None
     note, example = state.body.notes[node], node.meta["example_value"]
+    if node.target is torch.tensor and type(example) is FakeTensor and example.constant is not None:
+        is_new = note.modes == state.modes.current and version_of(example) == 0 and not node.all_input_nodes and not example.is_inference()
+        return NodeToCopy(node, None, torch.Tensor) if is_new else None
     made = [item for item in example if item is not None] if type(example) in (tuple, list) else [example]
     if note.modes != state.modes.current or any(used not in known for used in node.all_input_nodes) or not all(map(is_as_made, made)):
         return None

@@ -42,8 +42,8 @@ class RunningTrace(VM, Protocol):
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has read, including those that were read before."""
 
-    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
-        """The result of `run`, and whether it has read one of these values from outside."""
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object], lists: Sequence[Object] = ()) -> tuple[T, bool]:
+        """The result of `run`, and whether it has read one of these values, or one of these lists other than by an instruction `lists[...][key]`."""
 
     def rest_on(self, guard: Guard) -> None:
         """Add a guard that was made elsewhere."""

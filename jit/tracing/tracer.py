@@ -544,15 +544,15 @@ class Tracer:
             else:
                 self.observe = around  # type: ignore[method-assign]
 
-    def noting_whether(self, run: Callable[[], T], values: Sequence[Object]) -> tuple[T, bool]:
-        """The result of `run`, and whether it has observed one of these values, even if not for the first time."""
+    def noting_whether(self, run: Callable[[], T], values: Sequence[Object], lists: Sequence[Object] = ()) -> tuple[T, bool]:
+        """The result of `run`, and whether it has observed one of these values, even if not for the first time, or one of `lists`, other than for an item."""
         seen = False
-        watched, observe, around = frozenset(map(id, values)), self.observe, vars(self).get("observe")
+        watched, observe, around = frozenset(map(id, (*values, *lists))), self.observe, vars(self).get("observe")
 
         def noted(obj: Object) -> Object:
             nonlocal seen
             real = observe(obj)
-            if id(real) in watched:
+            if id(real) in watched and not (any(real is items for items in lists) and self._takes_item_of(real)):
                 seen = True
             return real
 
@@ -564,6 +564,11 @@ class Tracer:
                 del self.observe
             else:
                 self.observe = around  # type: ignore[method-assign]
+
+    def _takes_item_of(self, container: Object) -> bool:
+        """Return whether the current instruction is `container[key]`."""
+        frame = self.frame
+        return frame is not None and frame.instruction.op == "BINARY_SUBSCR" and settle(frame.stack[-2]) is container
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""

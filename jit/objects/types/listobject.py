@@ -14,13 +14,17 @@ from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs
 from framejit.objects.types.iterobject import SequenceIterator, list_iterator
 from framejit.objects.types.lengths import varying_length
 from framejit.objects.types.openkeys import item_at_open_index
+from framejit.objects.types.pickeditems import picked_item
 from framejit.objects.types.tupleobject import item_at, present_item, reject_own_items
 
 
 class ListObject(Object):
-    """A list or an instance of a subclass. Until one from outside is opened, `elements` is None and `appended` holds what was appended."""
+    """A list or an instance of a subclass. Until one from outside is opened, `elements` is None and `appended` holds what was appended.
 
-    __slots__ = ("elements", "appended", "original")
+    `notes_picks`: whether the trail notes which items are taken out of it (pickeditems.py).
+    """
+
+    __slots__ = ("elements", "appended", "original", "notes_picks")
 
     def __init__(self, elements: list[Object] | None, cls: type = list, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -30,6 +34,7 @@ class ListObject(Object):
         self.elements = elements
         self.appended: list[Object] = []
         self.original: list[Object] = []
+        self.notes_picks = False
 
     def items(self, vm: VM) -> list[Object]:
         """The elements, unobserved; guards the length of a list from outside. The caller must not change the list."""
@@ -116,6 +121,8 @@ class ListObject(Object):
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
+        if self.notes_picks and (item := picked_item(vm, self, self.items(vm), key)) is not None:
+            return item
         if self.cls is list and key.cls is int:
             if self.source is not None and self.is_as_outside() and (item := item_at_open_index(vm, self, key)) is not None:
                 return item

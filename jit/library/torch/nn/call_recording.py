@@ -13,13 +13,17 @@ from torch import fx
 from framejit.graph.builder import TorchVM
 from framejit.graph.copied_nodes import ModuleStack, NodeToCopy, copy_node, node_to_copy
 from framejit.graph.graph_inputs import GraphInputs, InputLook, look_of
-from framejit.guards.kinds import Guard, TensorMatch
+from framejit.guards.kinds import Equals, Guard, TensorMatch
 from framejit.guards.relations import Relation, Same
 from framejit.guards.source import MISSING, Source
 from framejit.library.torch.control_flow.repeated_regions import below
+from framejit.library.torch.nn.own_items import OwnItem
 from framejit.objects.core.object import Object, settle
+from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.torchobject import TorchConstObject
 from framejit.objects.types.constobject import ConstObject
+from framejit.objects.types.pickeditems import ListRead, PickedItem
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.torch_classes import PLAIN_TENSORS
@@ -40,6 +44,7 @@ class ModuleCall:
         guards: the number of guards before it.
         around: the modules whose calls it is inside of, as nodes have them in their metadata.
         reachable: the values made by the trace that could be reached from outside. They are kept alive, since the call's key has their ids.
+        own: the objects that it has taken out of lists made by the trace, by indices that are its module's own.
         recording: what it has recorded; MISSING until another call asks, None if that can't be copied.
     """
 
@@ -51,6 +56,7 @@ class ModuleCall:
     around: ModuleStack
     guards: int
     reachable: Sequence[Object]
+    own: Sequence[OwnItem]
     recording: CallRecording | None = MISSING
 
 
@@ -70,6 +76,7 @@ class CallRecording:
         outer: the inputs of the graph, at other paths, that its nodes use.
         met: the indices of the paths at which it has met a value that is mutable or compared by identity.
         inputs: for each input, by the id of its Object, what must be the same of the other module's. `places_of_inputs`: the indices of their paths.
+        own: see ModuleCall. `indices`: for each, the index of the path of its index in the list.
         failed: the guard that didn't hold for the last module that was asked.
     """
 
@@ -82,6 +89,8 @@ class CallRecording:
     actions: list[Action]
     inputs: dict[int, InputLook]
     places_of_inputs: frozenset[int]
+    own: Sequence[OwnItem] = ()
+    indices: Sequence[int] = ()
     failed: tuple[int, Guard] | None = None
 
     def copied_for(self, vm: TorchVM, call: ModuleCall, module: Object, tensors: Sequence[TensorObject]) -> Object:
@@ -90,7 +99,7 @@ class CallRecording:
         if not all(map(vm.graph.inputs.is_as_outside, self.outer)):
             raise NotCopied
         moved = MovedPaths(vm, self, module)
-        actions = moved.checked()
+        actions, own = moved.checked(), moved.own()
         stack = StackRenaming(call, module, vm.graph.module_stack)
         nodes = {one.node: other.node for one, other in zip(call.tensors, tensors)}
         objects: dict[int, Object] = {id(one): other for one, other in zip(call.tensors, tensors)}
@@ -106,6 +115,10 @@ class CallRecording:
                 objects[id(obj)], nodes[obj.node] = made, made.node
                 inputs.append(made)
         vm.meet_in_copy([vm.wrap(moved.values[index], moved.paths[index]) for index in self.met if index not in moved.elsewhere], inputs)
+        for one, other in zip(self.own, own):
+            other.note(vm)
+            for name, key, value in one.changes():
+                other.attributes.put(vm, name, key, rebuilt(vm, value, objects, nodes))
         return rebuilt(vm, call.result, objects, nodes)
 
 
@@ -162,6 +175,20 @@ class MovedPaths:
                 actions += self.relation(index, what)
         return actions
 
+    def own(self) -> list[PickedItem]:
+        """Return the objects in the place of those that the first module's call has taken out of lists. Raises NotCopied if they aren't like these."""
+        found: list[PickedItem] = []
+        pairs: set[tuple[int, int]] = set()
+        for one, index in zip(self.recording.own, self.recording.indices):
+            other = one.counterpart(self.paths[index], self.values[index])
+            if other is None or index in self.elsewhere:
+                raise NotCopied
+            found.append(other)
+            pairs.add((id(one.item), id(other.item)))
+        if any(len(pairs) != len({pair[side] for pair in pairs}) for side in (0, 1)):
+            raise NotCopied
+        return found
+
     def relation(self, index: int, guard: Guard) -> Sequence[Guard]:
         """The guard that a path leads to a value that the trace has met on another path, in the place of all guards about that value."""
         known = self.elsewhere[index]
@@ -176,6 +203,8 @@ class MovedPaths:
             value = self.values[index] if guard.source in self.replaced else found.source.fetch(self.vm.call)
         if isinstance(found, TensorMatch) and index in self.recording.places_of_inputs:
             return found  # `has_look` compares
+        if isinstance(found, Equals) and index in self.recording.indices and type(value) is int:
+            return Equals(found.source, found.line, value)  # `own` compares what is at this index of the list
         if not found.check(value, self.vm.call):
             self.recording.failed = index, guard
             raise NotCopied
@@ -239,7 +268,7 @@ def recorded(vm: TorchVM, record: TrailRecord) -> Recorded:
         if isinstance(getattr(record.undo, "__self__", None), dict):
             return NOTHING  # what it has met, by identity
         raise NotCopied
-    if isinstance(owner, (Object, fx.Node, ModuleCall)) or (owner is graph.fakes and record.undo is not setattr):
+    if isinstance(owner, (Object, fx.Node, ModuleCall, ListRead)) or (owner is graph.fakes and record.undo is not setattr):
         return NOTHING
     raise NotCopied
 
@@ -289,6 +318,12 @@ class CallRecorder:
         objects: dict[int, Object] = {id(obj): obj for obj in (*self.call.tensors, *self.inputs.values())}
         rebuilt(vm, self.call.result, objects, {node: node for node in known})
         looks = {id(obj): look_of(obj.value) for obj in self.inputs.values()}
+        own = self.call.own
+        for _, _, value in (change for one in own for change in one.changes()):
+            rebuilt(vm, value, objects, {node: node for node in known})
+        if not all(self.is_inside(one.source) for one in own):
+            raise NotCopied
+        indices = [self.index(one.source) for one in own]
         paths = [*self.paths]
         shared = {obj.source for obj in vm.shared_values()}
         met = [index for index, path in enumerate(paths) if index and path in shared]
@@ -296,7 +331,7 @@ class CallRecorder:
         if not all(map(vm.graph.inputs.is_as_outside, (*outer, *self.inputs.values()))):
             raise NotCopied
         places = frozenset(self.index(source) for source in self.inputs)
-        return CallRecording(paths, self.steps, self.observed, self.values, outer, met, actions, looks, places)
+        return CallRecording(paths, self.steps, self.observed, self.values, outer, met, actions, looks, places, own, indices)
 
     def is_inside(self, source: Source | None) -> bool:
         return below(source, {self.source})
@@ -341,6 +376,6 @@ def rebuilt(vm: TorchVM, result: Object, objects: dict[int, Object], nodes: dict
         return found
     if result.source is None and type(result) is TupleObject and result.cls is tuple:
         return TupleObject([rebuilt(vm, item, objects, nodes) for item in result.items(vm)])
-    if result.source is None and type(result) is ConstObject and result.is_known():
+    if result.source is None and type(result) in (ConstObject, NumberObject, TorchConstObject) and result.is_known():
         return result
     raise NotCopied

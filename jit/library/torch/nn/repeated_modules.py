@@ -12,7 +12,6 @@ inputs and nodes of the graph, and what the trace has found out about values fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import MemberDescriptorType
 from typing import Any
 
 from torch import nn
@@ -24,37 +23,26 @@ from framejit.guards.kinds import exact_key
 from framejit.guards.source import MISSING
 from framejit.library.torch.control_flow.repeated_regions import CONSTANTS, MOST, Unknown, Unmoved, below, look, on_the_way
 from framejit.library.torch.nn.call_recording import CallRecording, ModuleCall, NotCopied, recording_of
+from framejit.library.torch.nn.own_items import own_items
+from framejit.library.torch.nn.reachable_values import Reach
 from framejit.objects.core.object import Object, settle
 from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.nnmoduleobject import around_calls
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
-from framejit.objects.types.dictobject import DictObject
-from framejit.objects.types.instancedict import InstanceDictObject
-from framejit.objects.types.listobject import ListObject
-from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.userobject import UserObject
 from framejit.process import interrupts
 
 FEWEST_NODES = 3
 """Calls with fewer nodes aren't worth remembering."""
-MOST_WITHIN_REACH = 100
-"""The number of values made by the trace, and reachable from outside, above which calls aren't compared."""
-CONTAINERS = (DictObject, ListObject, TupleObject, SetObject, UserObject, InstanceDictObject)
-"""Objects of values made by the trace whose `referents` are all that they refer to."""
-FIELDS: dict[type[Object], list[str]] = {
-    cls: [name for base in cls.__mro__ for name, member in vars(base).items() if isinstance(member, MemberDescriptorType)] for cls in CONTAINERS
-}
-"""Their fields."""
 
 
-def key_of(
-    vm: TorchVM, module: Object, args: Sequence[Object], kwargs: dict[str, Object], tensors: list[TensorObject], reachable: list[Object]
-) -> Any:
-    """A key of a call: equal for calls that do the same if the guards on their modules are the same. None if the call can't be compared with others.
+def key_of(vm: TorchVM, module: Object, args: Sequence[Object], kwargs: dict[str, Object], tensors: list[TensorObject]) -> tuple[Any, Reach] | None:
+    """A key of a call, and what the call can reach. Calls with equal keys do the same if the guards on their modules are the same. None if the call can't be
+    compared with others.
 
-    The tensors among the arguments that the trace has made are appended to `tensors`, and the values that `made_within_reach` gives to `reachable`.
+    The tensors among the arguments that the trace has made are appended to `tensors`.
     """
     graph = vm.graph
     if (
@@ -75,14 +63,14 @@ def key_of(
     ):
         return None
     try:
-        described = [describe(vm, arg, tensors) for arg in (*args, *kwargs.values())]
-        reachable.extend(made_within_reach(vm))
+        objects: list[Object] = []
+        described = [describe(vm, arg, tensors, objects) for arg in (*args, *kwargs.values())]
+        reach = Reach(vm, module.source, objects)
     except Unknown:
         return None
     frames = tuple(map(id, vm.user_stack()))
     state = graph.modes.current, graph.modes.switches.differences(), vm.directives, graph.function_modes.level, vm.has_handler()
-    outside = vm.effects.number, states_of(reachable)
-    return module.cls, len(args), tuple(kwargs), tuple(described), frames, repr(state), outside
+    return (module.cls, len(args), tuple(kwargs), tuple(described), frames, repr(state), vm.effects.number, reach.states()), reach
 
 
 def is_composed(module: nn.Module) -> bool:
@@ -95,36 +83,11 @@ def changed_outside(vm: TorchVM) -> Iterator[Object]:
     return (effect for effect in vm.effects.all() if isinstance(effect, Object))
 
 
-def made_within_reach(vm: TorchVM) -> list[Object]:
-    """The values made by the trace that can be reached from values outside, which it has changed. Raises Unknown if there are many, or some that may refer to
-    others in unknown ways."""
-    found: dict[int, Object] = {}
-    waiting = [part for effect in vm.effects.all() for part in effect.referents()]
-    while waiting:
-        obj = settle(waiting.pop())
-        if obj.source is not None or id(obj) in found:
-            continue
-        if len(found) >= MOST_WITHIN_REACH or not isinstance(obj, (ConstObject, TensorObject)) and type(obj) not in CONTAINERS:
-            raise Unknown
-        found[id(obj)] = obj
-        waiting += obj.referents()
-    return list(found.values())
+def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject], objects: list[Object]) -> Any:
+    """A description of an argument, which is equal for two calls only if they do the same with it. Guards nothing. Raises Unknown.
 
-
-def states_of(objects: Sequence[Object]) -> tuple[Any, ...]:
-    """The states of values made by the trace, which are equal as long as nothing has changed them."""
-    return tuple([(id(obj), *[shape(getattr(obj, name, MISSING)) for name in FIELDS[type(obj)]]) for obj in objects if type(obj) in CONTAINERS])
-
-
-def shape(value: Any) -> Any:
-    """The value of a field, by the identities of what it contains."""
-    if type(value) is dict:
-        return tuple([(shape(key), shape(item)) for key, item in value.items()])
-    return tuple(map(shape, value)) if type(value) in (list, tuple) else id(value)
-
-
-def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject]) -> Any:
-    """A description of an argument, which is equal for two calls only if they do the same with it. Guards nothing. Raises Unknown."""
+    Objects that the trace has made are described by their identities, and appended to `objects`: their states must be compared as well.
+    """
     arg = settle(arg)
     if arg.source is not None:
         if isinstance(arg, TensorObject) and not vm.graph.inputs.is_as_outside(arg):
@@ -139,7 +102,10 @@ def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject]) -> Any:
             raise Unknown
         return place, looked
     if type(arg) is TupleObject and arg.cls is tuple:
-        return tuple([describe(vm, item, tensors) for item in arg.items(vm)])
+        return tuple([describe(vm, item, tensors, objects) for item in arg.items(vm)])
+    if type(arg) is UserObject:
+        objects.append(arg)
+        return UserObject, id(arg)
     if type(arg) in (ConstObject, NumberObject) and arg.cls in CONSTANTS and arg.is_known():
         return exact_key(arg.constant(vm))
     raise Unknown
@@ -149,23 +115,24 @@ def describe(vm: TorchVM, arg: Object, tensors: list[TensorObject]) -> Any:
 def copied_or_traced(vm: TorchVM, module: Object, args: Sequence[Object], kwargs: dict[str, Object], trace: Callable[[], Object]) -> Object:
     """Copy a call of a module from one like it; if there is none, trace it, and remember it."""
     tensors: list[TensorObject] = []
-    reachable: list[Object] = []
-    key = key_of(vm, module, args, kwargs, tensors, reachable)
-    if key is None:
+    found = key_of(vm, module, args, kwargs, tensors)
+    if found is None:
         return trace()
+    key, reach = found
     known = vm.graph.module_calls.get(key, ())
     for call in known:
         if call.recording is MISSING:
             call.recording = recording_of(vm, call)
-        if call.recording is not None and (found := copied(vm, call, call.recording, module, tensors)) is not None:
-            return found
+        if call.recording is not None and (copy := copied(vm, call, call.recording, module, tensors)) is not None:
+            return copy
     start, guards, nodes, around = vm.trail.mark(), vm.guards.count(), len(vm.graph.body.notes), vm.graph.module_stack
-    before = Unmoved.now(vm), vm.effects.number, states_of(reachable)
-    result, has_looked_outside = vm.noting_whether(trace, ancestors(vm, module))
+    before = Unmoved.now(vm), vm.effects.number, reach.states()
+    with reach.noting_picks():
+        result, has_looked_outside = vm.noting_whether(trace, ancestors(vm, module), reach.lists)
     known = vm.graph.module_calls.get(key, ())  # a module may call itself
     is_worth_it = not has_looked_outside and len(known) < MOST and len(vm.graph.body.notes) - nodes >= FEWEST_NODES
-    if is_worth_it and (Unmoved.now(vm), vm.effects.number, states_of(reachable)) == before:
-        call = ModuleCall(module, tensors, result, start, vm.trail.mark(), around, guards, reachable)
+    if is_worth_it and (Unmoved.now(vm), vm.effects.number, reach.states()) == before and (own := own_items(vm.trail, start, reach.lists)) is not None:
+        call = ModuleCall(module, tensors, result, start, vm.trail.mark(), around, guards, reach.values, own)
         vm.trail.learned(call, remember, vm.graph.module_calls, key, known)
         remember(vm.graph.module_calls, key, (*known, call))
     return result

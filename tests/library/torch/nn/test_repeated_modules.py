@@ -11,99 +11,14 @@ from typing import Any
 import pytest
 import torch
 from agreement import close
-from copies import guard_row, is_about_own_object, looks, texts
-from torch import fx, nn
+from compiled_twice import Same, outcome
+from torch import nn
 
 import framejit
 from framejit import config
-from framejit.driver import entry_spec
-from framejit.library.torch.nn import repeated_modules
 from tools.libraries import transformers
 
 WIDTH = 8
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of the modules whose calls have been copied."""
-    found: list[str] = []
-    original = repeated_modules.copied
-
-    def noting(vm: Any, call: Any, recording: Any, module: Any, tensors: Any) -> Any:
-        result = original(vm, call, recording, module, tensors)
-        if result is not None and module.source.describe() not in found[-1:]:  # with --undo, calls are repeated
-            found.append(module.source.describe())
-        return result
-
-    monkeypatch.setattr(repeated_modules, "copied", noting)
-    return found
-
-
-class Compiled:
-    """A program compiled for one call. `graphs`, `names`, `guards`, `inputs`: all that was made, as rows; `outcome`: the result, and gradients."""
-
-    def __init__(self, model: nn.Module, args: Any, kwargs: Any, copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.graphs: list[Any] = []
-        self.names: list[Any] = []
-        self.guards: list[Any] = []
-        self.inputs: list[Any] = []
-        framejit.reset()
-        build = entry_spec.build
-
-        def noting(guards: Any, inputs: Any, captures: Any) -> Any:
-            built = build(guards, inputs, captures)
-            self.guards += sorted((guard_row(guard) for guard in built.guards if not is_about_own_object(guard)), key=str)
-            self.inputs += [source.describe() for source in (*inputs, *captures)]
-            return built
-
-        with monkeypatch.context() as patch, config.replace(copy_repeated=copies):
-            patch.setattr(entry_spec, "build", noting)
-            compiled = framejit.compile(model, backend=self.backend, fullgraph=True)
-            self.outcome = outcome(compiled, model, args, kwargs)
-
-    def backend(self, gm: Any, inputs: Any) -> Any:
-        numbers = {node: number for number, node in enumerate(gm.graph.nodes)}
-        self.graphs.append([node_row(node, numbers) for node in gm.graph.nodes])
-        self.names.append([node.name for node in gm.graph.nodes])
-        return gm
-
-
-def node_row(node: fx.Node, numbers: dict[fx.Node, int]) -> Any:
-    args = str(fx.map_arg((node.args, node.kwargs), lambda used: f"node {numbers[used]}"))
-    return node.op, str(node.target) if node.op != "placeholder" else "", args, looks(node), texts(node), len(node.meta.get("source_fn_stack", ()))
-
-
-def outcome(run: Callable[..., Any], model: nn.Module, args: Any, kwargs: Any) -> Any:
-    torch.manual_seed(0)
-    model.zero_grad()
-    result = run(*args, **kwargs)
-    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "keys") else result) if isinstance(leaf, torch.Tensor)]
-    if any(tensor.requires_grad for tensor in tensors):
-        sum(tensor.float().sum() for tensor in tensors if tensor.requires_grad).backward()
-    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    return [tensor.detach().clone() for tensor in tensors], [None if p.grad is None else p.grad.clone() for p in model.parameters()], state
-
-
-Same = Callable[..., None]
-
-
-@pytest.fixture
-def same(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Same:
-    """A function that compiles a model twice, with and without copying, and compares all that was made, and results with eager."""
-
-    def same_with_and_without(model: nn.Module, *args: Any, **kwargs: Any) -> None:
-        models = [copy.deepcopy(model) for _ in range(3)]  # a call may change it
-        expected = outcome(models[0], models[0], args, kwargs)
-        each = Compiled(models[1], args, kwargs, False, monkeypatch)
-        once = Compiled(models[2], args, kwargs, True, monkeypatch)
-        assert once.graphs == each.graphs
-        assert once.guards == each.guards
-        assert once.inputs == each.inputs
-        if not request.config.getoption("--undo") and not request.config.getoption("--copies"):
-            assert once.names == each.names  # nodes that are undone use up names
-        close(once.outcome, expected)
-
-    return same_with_and_without
 
 
 class Inner(nn.Module):
@@ -796,7 +711,7 @@ def test_models_of_transformers(copied: list[str], same: Same, name: str, traini
     more = {"ViT": {"image_size": 8, "patch_size": 4}, "Bert": {"vocab_size": 50}}.get(name, {"vocab_size": 50, "num_key_value_heads": 2, "head_dim": 8})
     model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes, **more)).train(training)
     given = {"pixel_values": torch.randn(2, 3, 8, 8)} if name == "ViT" else {"input_ids": torch.randint(1, 50, (2, 7)), "attention_mask": torch.ones(2, 7)}
-    same(model, **given, **({"use_cache": False} if name in ("Llama", "Qwen3") else {}))
+    same(model, **given)
     assert len({path for path in copied if path.endswith("]")}) >= 2
 
 
