@@ -29,6 +29,8 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.fake import TORCHS_OPERATORS
+from framejit.graph.fake_views import gives_views, views_of
+from framejit.graph.new_fakes import new_fake
 from framejit.graph.prune import draws
 from framejit.graph.torch_sources import InputSource
 from framejit.process import underway
@@ -53,6 +55,8 @@ NAMES_OF_INIT = frozenset({
     "fake_tensor_cache_crosscheck_enabled", "_tensor_id_counter",
 })  # fmt: skip
 """The names that `FakeTensorMode.__init__` may refer to, besides the mode's fields. If it refers to others, `make_fake_mode` calls it."""
+DEVICE, META = torch.ops.prim.device.default, torch.device("meta")
+"""The operator that gives a tensor's device, which Python's bindings of torch's operators ask for, and its answer inside of kernels."""
 ARGUMENTS = frozenset({int, float, bool, complex, str, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format})
 """The types of an operator's arguments that aren't tensors and mean the same on fakes."""
 UNNAMED = InputSource("a tensor")
@@ -92,7 +96,13 @@ class DrawsSeen:
     def __call__(self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> object:
         mode = self._mode()
         assert mode is not None
+        if func is DEVICE and type(args[0]) is FakeTensor:
+            return META if args[0].fake_mode.in_kernel_invocation else args[0].fake_device
         kwargs = kwargs or {}
+        if gives_views(func) and type(mode.__dict__.get("_dispatch_impl")) is Dispatch:
+            found = views_of(mode, func, args, kwargs)
+            if found is not NotImplemented:
+                return found  # type: ignore[no-any-return]
         if not self.any and may_draw(func):
             self.any = type(func) is not OpOverload or draws(func, args, kwargs)
         return FakeTensorMode.dispatch(mode, func, types, args, kwargs)
@@ -341,7 +351,8 @@ class TraceConverter(FakeTensorConverter):
             return None
         with torch.inference_mode(tensor.is_inference()), no_dispatch():
             elem = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
-            made = FakeTensor(mode, elem, tensor.device, constant=constant)
+            made = new_fake(mode, elem, tensor.device)
+        made.constant = constant
         if tensor.requires_grad:
             made.requires_grad = True
             if not tensor.is_leaf:

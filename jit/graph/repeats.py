@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 
 from framejit._runtime import renew_storage
 from framejit.graph.global_modes import Modes
+from framejit.graph.new_fakes import new_fake
 from framejit.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Made:
     def again(self, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> torch.Tensor:
         copy = self.pattern.data  # with its own version counter
         renew_storage(copy)
-        return FakeTensor(mode, copy, self.device)
+        return new_fake(mode, copy, self.device)
 
 
 class Repeats:
