@@ -22,7 +22,7 @@ from framejit.guards.kinds import Guard
 from framejit.guards.relations import Distinct
 from framejit.guards.source import UserLine
 from framejit.library.python.threading import check_locks
-from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards
+from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards, left_by
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import NotConstant, Object
 from framejit.program import classes
@@ -87,8 +87,9 @@ def plan_end(attempt: Attempt, result: Object, after_break: AfterBreak | None = 
     planned = plan_code(tracer, result)
     tracer.check_generators()
     check_counters(attempt)
-    check_read_later(tracer, planned.outputs, None if after_break is None else result)
-    later = guards_of_backwards(tracer, planned.outputs)
+    left = left_by(tracer, planned.outputs)
+    check_read_later(tracer, left, None if after_break is None else result)
+    later = guards_of_backwards(tracer, left)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
     graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
     planned = with_graph(tracer, planned, graph)

@@ -132,7 +132,8 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
     """Restart the trace if a value has been changed that autograd reads in a backward pass and that the trace has read before, or if it may still
     be changed, since the program can ask for gradients after the graph.
 
-    `outputs`: the graph's. `state`: the state that a split call passes on: code that gets a variable's cell from it may change the variable.
+    `outputs`: what the graph leaves, see `left_by`. `state`: the state that a split call passes on: code that gets a variable's cell from it may change the
+    variable.
     """
     goes_on = reachable(vm, [state]).cells if vm.graph.readers and state is not None else set()
     outputs = list(outputs)
@@ -148,8 +149,15 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
             vm.restart(reader.place, reader.reason)
 
 
+def left_by(vm: TorchVM, outputs: Iterable[object]) -> list[object]:
+    """The nodes of the tensors that a graph leaves: its outputs, and the inputs that it changes in place, of which a program can ask for gradients, too."""
+    vm.graph.refresh()
+    return [*outputs, *vm.graph.fakes.changed_inputs(vm.graph.outermost.kept)] if vm.graph.readers else []
+
+
 def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, ...]:
-    """The guards that code run by autograd in a backward pass after the graph depends on, apart from those on the call's values."""
+    """The guards that code run by autograd in a backward pass after the graph depends on, apart from those on the call's values. `outputs`: what the graph
+    leaves, see `left_by`."""
     if not vm.graph.readers or not can_be_differentiated(vm, outputs):
         return ()
     read: list[Reached] = [reader.reached for reader in vm.graph.readers]
@@ -165,7 +173,7 @@ def is_of_no_call(source: Source) -> bool:
 
 
 def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:
-    """Return whether a program can ask for gradients of one of the graph's outputs."""
+    """Return whether a program can ask for gradients of one of these results or inputs of the graph."""
     vm.graph.refresh()
     fakes = [output.meta["example_value"] for output in outputs if isinstance(output, fx.Node)]
     with vm.graph.fakes.running():

@@ -228,3 +228,20 @@ def test_a_hook_that_returns_something_raises(backend: str) -> None:
     for call in (fn, framejit.compile(fn, backend=backend)):
         with pytest.raises(RuntimeError, match="should return None"):
             call(State())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_hooks_hear_of_what_is_only_added_to_a_tensor_from_outside(backend):
+    heard = []
+
+    def fn(out, x, w):
+        y = x * w
+        y.register_hook(lambda grad: heard.append(grad.sum().item()))
+        out.add_(y)
+
+    compiled = framejit.compile(fn, backend=backend)
+    for _ in range(2):
+        out, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+        compiled(out, torch.ones(3), w)
+        out.sum().backward()
+    assert heard == [3.0, 3.0]

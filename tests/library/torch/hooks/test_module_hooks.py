@@ -317,3 +317,24 @@ def test_full_backward_hooks_hear_of_a_result_that_is_also_kept_detached(backend
         found.append((model.seen, model.heard, model.inner.weight.grad))
     assert len(found[1][1]) == 2
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_full_backward_hooks_hear_of_a_result_that_is_only_added_to_a_tensor_from_outside(backend):
+    found = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        layer, heard = nn.Linear(4, 4), []
+        layer.register_full_backward_hook(lambda module, inputs, outputs, heard=heard: heard.append(outputs[0].clone()))
+
+        def fn(out, x, layer=layer):
+            out.add_(layer(x))
+
+        call = framejit.compile(fn, backend=backend) if compiles else fn
+        for _ in range(2):
+            out = torch.zeros(2, 4)
+            call(out, torch.ones(2, 4))
+            out.pow(2).sum().backward()
+        found.append((heard, layer.weight.grad))
+    assert len(found[1][0]) == 2
+    torch.testing.assert_close(*found)
