@@ -395,8 +395,7 @@ class Meeting:
         returned = self.returned()
         graphs = [self.ended(way, leaves, returned) for way, leaves in zip(self.ways, sides)]
         check_leaves(vm, functions, *graphs)
-        target = cond_op if vm.graph.is_one_autograd_node else one_of
-        results = choose_graph(vm, functions, pred, graphs, lambda node: self.apart(self.operand(node, sides)), target)
+        results = choose_graph(vm, functions, pred, graphs, lambda node: self.apart(self.operand(node, sides)), one_of)
         for obj, result in zip(returned, results[len(pairs) :], strict=True):
             enter(vm, torch.Tensor.copy_, [obj, result])
         self.note(results, graphs[0].leaves, originals, reached)
@@ -418,6 +417,8 @@ class Meeting:
         """Note the tensors that the node computes. `leaves`: those of one way; `originals`: see the method; `reached`: the ids of the leaves to which gradients
         lead."""
         vm, noted = self.vm, self.vm.graph.part(JoinedTensors)
+        if reached:
+            vm.trail.set(noted, "are_recorded", True)
         for (key, (a, _)), leaf, result, *copied in zip(self.leaves.items(), leaves, results, *originals):
             assert isinstance(result, TensorObject) and isinstance(leaf, TensorObject)
             requires_grad = a.look(vm).requires_grad

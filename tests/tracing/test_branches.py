@@ -405,3 +405,34 @@ def test_bools_that_are_read_decide_in_training(function: Callable[[torch.Tensor
             gradients += [found.detach(), x.grad]
         assert torch.equal(gradients[0], gradients[2]) and torch.equal(gradients[1], gradients[3])
     assert function is read_and_then_changed or framejit.statistics()["graphs"] == 1
+
+
+def gradient(x, w):
+    h = x * w
+    g = h.sum() if x.sum() > 0 else (h * h).sum()
+    return torch.autograd.grad(g, w, create_graph=True)[0].square().sum()
+
+
+def gradient_and_backward(x, w):
+    gradient(x, w).backward()
+    return x.grad, w.grad
+
+
+def gradient_twice(x, w):
+    return torch.autograd.grad(gradient(x, w), [x, w], allow_unused=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [gradient, gradient_and_backward, gradient_twice])
+def test_gradients_of_gradients_are_those_of_the_way_that_runs(function: Callable[..., Any], backend: str) -> None:
+    found = []
+    for call in (function, framejit.compile(function, backend=backend)):
+        for factor in (1, -1):
+            x, w = (torch.tensor([1.0, 2.0, 3.0]) * factor).requires_grad_(), torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            result = call(x, w)
+            if isinstance(result, torch.Tensor):
+                result.backward()
+                result = x.grad, w.grad
+            found.append(result)
+    Comparison().same(found[:2], found[2:])
+    assert found[0][1] is None

@@ -11,6 +11,7 @@ from torch import fx
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.joined import JoinedTensors
 from framejit.graph.metadata import OF_BACKWARD
 from framejit.graph.optional_records import OptionalRecords
 from framejit.guards.kinds import ValueIs
@@ -88,6 +89,8 @@ class Question:
             return f", through the autograd.Function {name.removesuffix('Backward')}"
         if graph.part(OptionalRecords).led_to([tensor.look(vm) for tensor in tensors]) is not None:
             return ", where it depends on data which tensors get a gradient"
+        if self.create_graph and graph.part(JoinedTensors).are_recorded:
+            return ", where a branch on data decides which tensors get a gradient of the gradient"
         known = [graph.object_of(leaf) for leaf in paths.leaves]
         found = tuple([obj for obj in known if obj is not None])
         if len(found) != len(known) or (graph.body.is_backward and not all(graph.body.makes(leaf.node) for leaf in found)):
