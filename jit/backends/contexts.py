@@ -132,7 +132,19 @@ def stands_for(fake: torch.Tensor) -> torch.Tensor:
     else:
         reach = offset + 1 + sum((length - 1) * step for length, step in zip(size, stride))
         made = torch.empty((reach,), dtype=fake.dtype, device=fake.device).as_strided(size, stride, offset).detach()
-    return made.requires_grad_(fake.requires_grad)
+    if not fake.requires_grad:
+        return made
+    with torch.enable_grad():
+        return OfAPiece.apply(torch.empty(0, requires_grad=True), made)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class OfAPiece(torch.autograd.Function):
+    """Gives a tensor a record. AOTAutograd detaches such inputs if no gradient reaches them; otherwise the piece that computes them would get zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(tensor)
+        return tensor
 
 
 def annotate(request: GraphRequest) -> None:

@@ -162,9 +162,32 @@ def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Cal
             tensor = inner[place]() if place in inner else leaf
             if not is_hooked(tensor) and (leaf is not None or (place in inner and (anywhere or is_aot_node(following[place][0])))):
                 kept[place] = None
+                if leaf is None and is_aot_node(following[place][0]):
+                    gives_none(following[place][0])
         return tuple(kept)
 
     return drop
+
+
+def gives_none(node: Any) -> None:
+    """Have a node of AOTAutograd pass on no gradients instead of zeros if it gets none from any of its results in this backward pass."""
+    next_functions = node.next_functions
+
+    def drop(found: Sequence[Any], gradients: Sequence[Any]) -> Any:
+        handle.remove()
+        if any(gradient is not None for gradient in gradients):
+            return None
+        kept = list(found)
+        for place, (following, _) in enumerate(next_functions):
+            leaf = getattr(following, "variable", None)
+            if leaf is not None and not is_hooked(leaf):
+                kept[place] = None
+            elif leaf is None and following is not None and is_aot_node(following):
+                kept[place] = None
+                gives_none(following)
+        return tuple(kept)
+
+    handle = node.register_hook(drop)
 
 
 def is_hooked(tensor: torch.Tensor | None) -> bool:

@@ -383,6 +383,42 @@ def test_gradients_that_reach_nothing_stay_undefined() -> None:
         assert model.layers[0].up.weight.grad is not None
 
 
+class DetachedInTheMiddle(Stack):
+    def forward(self, x):
+        for number, layer in enumerate(self.layers):
+            x = layer(x)
+            if number == 2:
+                x = x.detach()
+        return (self.last(x),)
+
+
+class Probed(Stack):
+    """Each layer's result is also given, detached, to a linear layer that all share."""
+
+    def forward(self, x):
+        found = []
+        for layer in self.layers:
+            x = layer(x)
+            found.append(self.last(x.detach()))
+        return (x, *found)
+
+
+@pytest.mark.parametrize("make", [DetachedInTheMiddle, Probed])
+def test_layers_that_no_gradient_reaches_get_none(make: Any) -> None:
+    torch.manual_seed(0)
+    model = make()
+    x, results = torch.randn(4, 8, requires_grad=True), []
+    for call in (model, framejit.compile(model, backend="aot_eager", regions=True)):
+        for index in (0, 1, -1):
+            model.zero_grad()
+            x.grad = None
+            found = call(x)
+            found[index % len(found)].sum().backward()
+            results.append([None if tensor.grad is None else tensor.grad.clone() for tensor in (x, *model.parameters())])
+    assert any(gradient is None for gradient in results[1])
+    close(results[:3], results[3:], 1e-5)
+
+
 def test_an_error_in_a_layer_leaves_the_call() -> None:
     class Looking(Layer):
         def __init__(self):

@@ -171,6 +171,19 @@ def test_one_compiled_function_after_the_other():
     close(both(model, further, *(framejit.compile(each, backend="eager") for each in (model, further))), both(plain, other, plain, other), 1e-6)
 
 
+def test_a_graph_of_whose_results_none_gets_a_gradient():
+    class Probed(Heads):
+        def forward(self, x):
+            h = self.first(x).relu()
+            framejit.graph_break()
+            h = h * self.first.weight.sum()
+            framejit.graph_break()
+            return h.exp(), self.second(torch.cat([h.detach()] * 2, 1)[:, :2])
+
+    plain, model = pair(Probed)
+    close(from_each(model, framejit.compile(model, backend="eager")), from_each(plain, plain), 1e-6)
+
+
 def test_leaves_first_and_then_what_another_compiled_function_gives():
     apart = framejit.compile(lambda a, b: (a * 2, b * 3), backend="eager")
     before = framejit.compile(lambda a, b: (a + 1, b - 1), backend="eager")
