@@ -423,6 +423,8 @@ def scalar_method(name: str) -> Model:
 
 
 CONVERSIONS: dict[str, type | None] = {"item": None, "__int__": int, "__float__": float, "__index__": None, "__bool__": bool}
+WARNED_OF = ("__float__", "__int__")
+"""Conversions of which torch warns if the tensor requires a gradient (library/torch/tensors/warned_conversions.py)."""
 MOST_NUMBERS = 32
 """The most elements of a tensor for which `tolist` is traced; lists of larger tensors are made natively, unless the data is known."""
 
@@ -433,7 +435,7 @@ def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
     is_one = all(type(size) is int and size == 1 for size in fake.shape)
     if method not in CONVERSIONS or not is_one or not vm.graph.unbacked.may_begin() or fake.dtype.is_complex or fake.dtype is torch.uint64:
         return None
-    if fake.dtype.is_floating_point and method == "__index__" or (method != "item" and fake.requires_grad):  # an error, and a warning
+    if fake.dtype.is_floating_point and method == "__index__" or method in WARNED_OF and fake.requires_grad:  # an error, and a warning
         return None
     if method == "__index__" and fake.dtype is torch.bool:
         return None
@@ -462,7 +464,7 @@ def tensor_tolist(vm: VM, self: TensorObject) -> Object:
     return ListObject([tensor_tolist(vm, item) for item in items if isinstance(item, TensorObject)])
 
 
-for _name in ("item", "__bool__", "__int__", "__float__", "__index__", "__complex__"):
+for _name in ("item", "__bool__", "__index__", "__complex__"):
     if hasattr(torch.Tensor, _name):
         models(getattr(torch.Tensor, _name))(scalar_method(_name))
 
