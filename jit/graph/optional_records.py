@@ -4,6 +4,9 @@ In `if rows.numel(): out.index_add_(0, rows, expert(x[rows]))` the write does no
 branch. But where eager skips it, the parameters of `expert` get no gradient, and not zeros, and `out` may not require one. So what is written passes through
 a node of `recorded_if`. With the backend eager, that lets go of the record. AOTAutograd's node has all gradients; `OptionalReach` says which of them eager
 hasn't (backends/undefined_gradients.py).
+
+The two ways of a branch may also lead gradients to different tensors (`x = layer(x) if keep else x`). With the backend eager, what the branch gives has the
+record of the way that has run. So it passes through a node of `of_one_way`, of which the trace knows only that there is a record.
 """
 
 from __future__ import annotations
@@ -35,8 +38,17 @@ def recorded_if(tensor: torch.Tensor, count: Any) -> torch.Tensor:
     return torch.ops.aten.alias.default(tensor)
 
 
+def of_one_way(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that a branch gives, whose two ways lead gradients to different tensors. It has the record of the way that has run; in a trace, the result has
+    a record of its own."""
+    is_known = type(tensor) is torch.Tensor and not torch._is_functional_tensor(tensor) and get_proxy_mode() is None
+    return tensor if is_known else torch.ops.aten.alias.default(tensor)
+
+
 def is_optional(node: fx.Node) -> bool:
-    """Return whether a node gives a tensor without a record in some calls."""
+    """Return whether a node gives a tensor that has no record in some calls, or one that leads to other tensors."""
+    if node.target is of_one_way:
+        return True
     count = node.args[1] if node.target is recorded_if else None
     fake = count.meta["example_value"] if isinstance(count, fx.Node) else None
     return isinstance(fake, torch.Tensor) or bool(free_unbacked_symbols(fake))
@@ -130,13 +142,14 @@ class OptionalRecords:
         self._state.vm.restart(*self.made[node])
 
     def _passed(self, fakes: Iterable[torch.Tensor]) -> tuple[list[fx.Node], bool]:
-        """The nodes to whose optional records gradients of these fakes lead, without passing another, and whether the gradients also reach a leaf without."""
+        """The nodes to whose optional records gradients of these fakes lead, without passing another, and whether there is a record without these."""
         ends = {node_of(node.meta["example_value"]): node for node in self.made if is_optional(node)}
         waiting: list[Any] = [node for fake in fakes if (node := node_of(fake)) is not None] if ends else []
         seen, found, is_sure = set(waiting), [], False
         for node in waiting:
             if node in ends:
                 found.append(ends[node])
+                is_sure = is_sure or ends[node].target is of_one_way
                 continue
             is_sure = is_sure or hasattr(node, "variable")
             for following, _ in node.next_functions:

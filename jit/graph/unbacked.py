@@ -321,7 +321,7 @@ class Unbacked:
         made = self._state.effect_node(ASSERT, (node, CHECK_FAILED))
         if is_sure:
             return True
-        self.checked[made] = place, self._asks(condition)
+        self.checked[made] = place, self.why(condition)
         vm.trail.learned(self, self.checked.pop, made)
         return True
 
@@ -416,7 +416,7 @@ class Unbacked:
 
     def ask(self, number: UnbackedNumber) -> NoReturn:
         """Break the trace, because the program needs the value of a number. A random number is then drawn by native code."""
-        self._stop(self._asks(number), number.leaf())
+        self._stop(self.why(number), number.leaf())
 
     def _stop(self, reason: breaks.Break, number: LeafNumber) -> NoReturn:
         """Break the trace because of a number: here, or where the number is drawn."""
@@ -427,7 +427,8 @@ class Unbacked:
             self._state.vm.restart(place, breaks.Random(f"`{number.text}`, of which `{self._place()[0]}` needs the value"))
         self._state.vm.unsupported(reason)
 
-    def _asks(self, number: UnbackedNumber) -> breaks.Break:
+    def why(self, number: UnbackedNumber) -> breaks.Break:
+        """The break reason for a number of which the program needs the value."""
         is_a_condition = number.cls is bool and number.leaf().cls is not float
         return number.leaf().why(f"`{self._place()[0]}`", number.text if is_a_condition else "")
 

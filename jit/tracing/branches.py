@@ -32,6 +32,7 @@ from framejit.graph.inner import nodes_within
 from framejit.graph.joined import Joined, JoinedTensors, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
+from framejit.graph.optional_records import OptionalRecords, of_one_way
 from framejit.graph.prune import effects_of
 from framejit.graph.unbacked import is_unbacked
 from framejit.guards.source import MISSING
@@ -42,7 +43,7 @@ from framejit.objects.core import abstract
 from framejit.objects.core.object import NotConstant, Object, Raise, settle
 from framejit.objects.numbers.unbackednumber import Datum, UnbackedNumber, comparison_as_tensor
 from framejit.objects.tensors.overrides import is_overridden
-from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.listobject import ListObject
@@ -73,10 +74,11 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
     mark, snapshot = frame.mark, frame.snapshot()
     try:
         return if_true if abstract.truth(vm, condition) else if_false
-    except GraphBreak as stopped:
-        if not vm.graph.demands.joins_branches or not isinstance(stopped.reason, (breaks.DataDependent, breaks.UnknownNumber)):
+    except (GraphBreak, Restart) as stopped:
+        found = reason_of(vm, condition, stopped)
+        if not vm.graph.demands.joins_branches or found is None:
             raise
-        reason, stack, frames = stopped.reason, stopped.stack, stopped.frames
+        reason, stop = found, stopped
     vm.trail.undo_to(mark)
     place, jumps_back, has_symbols = vm.place(), vm.jumps_back, vm.graph.fakes.shape_env is not None
     try:
@@ -101,13 +103,21 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
     vm.graph.unbacked.forget_pending()
     if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
         return choose_way(vm, frame, condition, if_true, if_false)
-    raise GraphBreak(replace(reason, ways=why), stack, frames)
+    raise GraphBreak(replace(reason, ways=why), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
+
+
+def reason_of(vm: TracedMachine, condition: Object, stopped: GraphBreak | Restart) -> Reason | None:
+    """The reason why a condition has no truth value: it depends on data, or on a random number that native code would have to draw. None if it is another."""
+    reason, number = stopped.reason, vm.observe(condition)
+    if isinstance(stopped, Restart) and isinstance(reason, breaks.Random) and isinstance(number, UnbackedNumber):
+        reason = vm.graph.unbacked.why(number)
+    return reason if isinstance(reason, (breaks.DataDependent, breaks.UnknownNumber)) else None
 
 
 @dataclass(slots=True)
 class Way:
     """One way of a branch, traced up to the meeting. `returned`: what the frame returns, if the ways meet there; `recorded`: the reason why a torch.cond can't
-    run it where gradients are recorded, or an empty text."""
+    run it where gradients are recorded, or an empty text; `draws`: whether it may draw random numbers."""
 
     body: Body
     stack: list[Any]
@@ -116,6 +126,7 @@ class Way:
     returned: Object | None
     made: Callable[[Object], bool]
     recorded: str
+    draws: bool
 
 
 class Branch:
@@ -131,6 +142,8 @@ class Branch:
         self.place = place
         self.reason = reason
         self.functions = Functions(vm, "the branch")
+        self.tensor: TensorObject | None = None
+        """The condition as a tensor of one bool, once that is known and if it is one."""
 
     def stop(self, why: str) -> NoReturn:
         """Give up: the trace breaks at the branch."""
@@ -193,6 +206,7 @@ class Branch:
                 condition = vm.observe(enter(vm, torch.reshape, [condition, vm.const(())]))
         else:
             self.stop(f"is on {condition!r}")
+        self.tensor = condition if isinstance(condition, TensorObject) else None
         return predicate(vm, self.functions, condition)
 
     def bool_of(self, number: UnbackedNumber) -> TensorObject | None:
@@ -238,13 +252,14 @@ class Branch:
         if body.changes_uncounted() or any(CHANGES not in node.meta for node in body.kept):
             self.stop("has a way that does more than compute tensors")
         recorded = self.reason_if_recorded(body)
-        doing = self.does_more(body)
+        acts, draws = self.effects(body)
         graph.forget_inside()  # nodes have run on fakes again
         if seen is not None:
             seen.any = seen.any or drawn
-        if doing is not None:
-            self.stop(f"has a way that {doing}")
-        way = Way(body, list(frame.stack), list(frame.locals), frame.handled, returned, lambda obj: obj.source is None and id(obj) not in old, recorded)
+        if acts or (draws and graph.is_one_autograd_node):  # AOTAutograd's backward of a torch.cond runs the way again
+            self.stop(f"has a way that {acts or DRAWS}")
+        handled, made = frame.handled, lambda obj: obj.source is None and id(obj) not in old
+        way = Way(body, list(frame.stack), list(frame.locals), handled, returned, made, recorded, draws)
         assert body.outer is not None
         vm.trail.set(graph, "body", body.outer)
         frame.restore(self.before)
@@ -274,20 +289,22 @@ class Branch:
         if sum(map(len, operands)) > len(written):
             self.stop("has a way that writes to a tensor from before it, and uses views of that")
 
-    def does_more(self, body: Body) -> str | None:
-        """Return what a way does besides computing and changing tensors; None if it does nothing else. What isn't known to draw no random numbers counts."""
+    def effects(self, body: Body) -> tuple[str, bool]:
+        """Return what a way does besides computing and changing tensors and drawing from torch's generators, or an empty text; and whether it may draw from
+        them. What isn't known to draw no other random numbers counts as drawing them."""
         fakes = self.vm.graph.fakes
         seen = fakes.draws_seen()
         kept = [node for node in body.kept if node.target not in (cond_op, one_of)]
-        if body.kept and (seen is None or seen.any or not all(map(runs_as_on_fakes, kept))):
-            return DRAWS
+        if body.kept and (seen is None or not all(map(runs_as_on_fakes, kept))):
+            return DRAWS, True
         others = [node for node in body.notes if node not in body.kept and node.target not in (cond_op, one_of, operator.getitem)]
         found = [effects for node in others if (effects := effects_of(node, fakes.running)).has_effect]
         if any(effects.checks_factors for effects in found):
-            return "factorises a matrix, which raises for some matrices"
-        if found:
-            return DRAWS if any(effects.draws for effects in found) else "does more than compute tensors"
-        return None
+            return "factorises a matrix, which raises for some matrices", True
+        draws = seen is None or seen.any or any(effects.draws for effects in found)
+        if any(effects.acts for effects in found):
+            return DRAWS if draws else "does more than compute tensors", draws
+        return "", draws
 
 
 class Meeting:
@@ -305,6 +322,8 @@ class Meeting:
         self._lists: set[int] = set()
         self._memory: set[int] = set()
         self._results: dict[tuple[int, int], Object] = {}
+        self._leads_elsewhere = False
+        """Whether the ways lead gradients to different tensors."""
 
     def arrive(self, pred: object, end: int | None) -> int:
         """Give the frame the joined values, and return where it goes on."""
@@ -340,7 +359,7 @@ class Meeting:
         elif isinstance(a, (TupleObject, ListObject)) and type(a) is type(b) and self.made_alike(a, b):
             for left, right in zip(a.items(self.vm), b.items(self.vm), strict=True):
                 self.compare(what, left, right)
-        elif not isinstance(a, Object) or not isinstance(b, Object) or not self.are_equal(a, b):
+        elif not isinstance(a, Object) or not isinstance(b, Object) or not (self.are_equal(a, b) or self.tell_the_way(a, b)):
             self.branch.stop(f"gives {what} different values: {described_value(self.vm, a)} and {described_value(self.vm, b)}")
 
     def joined(self, a: Any, b: Any) -> Any:
@@ -352,7 +371,7 @@ class Meeting:
             return self._results[id(a), id(b)]
         if isinstance(a, (TupleObject, ListObject)):
             return type(a)([self.joined(left, right) for left, right in zip(a.items(self.vm), b.items(self.vm), strict=True)])
-        return self.vm.const(a.constant(self.vm))
+        return self.vm.const(a.constant(self.vm)) if self.are_equal(a, b) else self.truth(a)
 
     def observed(self, value: Any) -> Any:
         """A value, of which only the source is known if nothing has asked for more."""
@@ -378,12 +397,30 @@ class Meeting:
             return False
         return repr(a.constant(vm)) == repr(b.constant(vm))  # 0.0 and -0.0 differ
 
+    def tell_the_way(self, a: Object, b: Object) -> bool:
+        """Return whether one value is True, and the other False, of a branch whose condition is a tensor that neither way changes."""
+        tensor = self.branch.tensor
+        if tensor is None or not all(value.cls is bool and value.is_knowable() and not value.is_symbolic(self.vm) for value in (a, b)):
+            return False
+        return not any(memory_of([tensor.node]) & written_outside(way.body) for way in self.ways)
+
+    def truth(self, if_true: Object) -> Object:
+        """The bool that is `if_true` if the condition is true, and else the opposite. It is read from a tensor."""
+        tensor = self.branch.tensor
+        assert tensor is not None
+        if not if_true.constant(self.vm):
+            negated = self.vm.observe(enter(self.vm, torch.logical_not, [tensor]))
+            assert isinstance(negated, TensorObject)
+            tensor = negated
+        number = number_out_of(self.vm, tensor, "item")
+        return self.branch.stop("has no number") if number is None else number
+
     def compute(self, pred: object) -> None:
         """Make the node that computes the tensors which differ, or those of a way that needs no branch."""
         if any(way.recorded for way in self.ways):
             self.compute_without_branch()
             return
-        if not self.leaves and not any(written_outside(way.body) for way in self.ways):
+        if not self.leaves and not any(way.draws or written_outside(way.body) for way in self.ways):
             return
         vm, functions = self.vm, self.branch.functions
         pairs = list(self.leaves.values())
@@ -406,7 +443,7 @@ class Meeting:
         kept = [node for body in (*self.vm.graph.bodies(), true.body, false.body) for node in body.kept]
         rows = Rows.of(self.vm, branch.condition, kept)
         way, other = (true, false) if rows is None or rows.outcome else (false, true)
-        if rows is None or self.vm.ways or self.leaves or other.body.kept or other.recorded:
+        if rows is None or self.vm.ways or self.leaves or other.body.kept or other.recorded or true.draws or false.draws:
             branch.stop(true.recorded or false.recorded)
         reason = replace(branch.reason, ways=MAY_HAVE_NO_RECORD)
         EmptyWay(self.vm, rows, way.body, branch.place, reason, branch.stop).run()
@@ -424,10 +461,21 @@ class Meeting:
             requires_grad = a.look(vm).requires_grad
             if not look_of(result, vm) == look_of(a, vm) == look_of(leaf, vm) or leaves_of(result) != (reached if requires_grad else frozenset()):
                 self.branch.stop(f"gives {described(vm, result)} in the place of {described(vm, a)}")
+            if requires_grad and self._leads_elsewhere:
+                result = self.recorded(result)
             nodes = tuple(dict.fromkeys(node for part in copied for node in part))
             if nodes:
                 noted.add(Joined(result.node, nodes, self.branch.place, replace(self.branch.reason, ways=MAY_BE_THE_SAME)))
             self._results[key] = result
+
+    def recorded(self, result: TensorObject) -> TensorObject:
+        """A result whose record depends on the way that runs."""
+        graph, branch = self.vm.graph, self.branch
+        made = graph.node_of(of_one_way, (result.node,))
+        found = graph.result_of(made)
+        assert isinstance(found, TensorObject)
+        graph.part(OptionalRecords).add(made, branch.place, replace(branch.reason, ways=MAY_HAVE_NO_RECORD))
+        return found
 
     def check_alike(self, a: TensorObject, b: TensorObject) -> None:
         """Give up if two tensors differ in anything but their data."""
@@ -460,12 +508,13 @@ class Meeting:
         return found
 
     def check_gradients(self, sides: Sequence[Sequence[TensorObject]]) -> frozenset[int]:
-        """Give up unless each tensor that requires a gradient leads to the same leaves: in eager, those to which nothing leads get no gradient at all, and
-        not one of zeros. Returns the ids of these leaves."""
+        """The ids of the leaves to which the ways lead gradients. With AOTAutograd, gives up unless each tensor that requires a gradient leads to all of them:
+        in eager, those to which nothing leads get no gradient at all, and not one of zeros."""
         reached = {leaves_of(leaf) for leaves in sides for leaf in leaves if leaf.fake.requires_grad}
-        if len(reached) > 1:
+        self._leads_elsewhere = len(reached) > 1
+        if self._leads_elsewhere and (self.vm.graph.is_one_autograd_node or self.vm.ways):
             self.branch.stop("has ways that lead gradients to different tensors")
-        return next(iter(reached), frozenset())
+        return frozenset().union(*reached)
 
     def operand(self, node: fx.Node, sides: Sequence[Sequence[TensorObject]]) -> fx.Node:
         """The operand for a node that the ways use: detached if no gradient leads there from what they give, as there would be one of zeros."""

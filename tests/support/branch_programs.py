@@ -11,14 +11,17 @@ import torch
 
 PROGRAMS: dict[Callable[..., Any], tuple[bool, bool]] = {}
 """Programs, each with whether it has no graph break in inference and in training."""
+WITH_AOTAUTOGRAD: dict[Callable[..., Any], tuple[bool, bool]] = {}
+"""The same for backends that AOTAutograd serves."""
 WEIGHT = torch.tensor([1.0, 2.0, 3.0])
 
 
-def joins(inference: bool, training: bool) -> Callable[[Any], Any]:
-    """Add a program to PROGRAMS."""
+def joins(inference: bool, training: bool, eager: bool = False) -> Callable[[Any], Any]:
+    """Add a program to PROGRAMS. `eager`: with the backend eager, it has no graph break in either mode."""
 
     def add(program: Any) -> Any:
-        PROGRAMS[program] = inference, training
+        WITH_AOTAUTOGRAD[program] = inference, training
+        PROGRAMS[program] = (eager or inference, eager or training)
         return program
 
     return add
@@ -60,7 +63,7 @@ def returns(x, y):
     return x - y
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def returns_several(x, y):
     if x.sum() > 0:
         return x + y, 3, [y * 2]
@@ -86,7 +89,7 @@ def nested(x, y):
     return z * 2
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def in_a_loop(x, y):
     z = x * 1
     for i in range(4):
@@ -97,7 +100,7 @@ def in_a_loop(x, y):
     return z
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def leaves_a_loop(x, y):
     z = x * 1
     for i in range(6):
@@ -135,7 +138,7 @@ def else_branch(x, y):
     return (x * 2 if y.sum() > 0 else x / 3) + 1
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def negated(x, y):
     if not x.sum() > 0:
         z = x + 1
@@ -186,7 +189,7 @@ def changes_a_tensor(x, y):
     return h
 
 
-@joins(False, False)
+@joins(False, False, eager=True)
 def draws(x, y):
     if x.sum() > 0:
         z = x + torch.rand(3)
@@ -195,13 +198,75 @@ def draws(x, y):
     return z
 
 
-@joins(False, False)
+@joins(False, False, eager=True)
 def drops(x, y):
     if x.sum() > 0:
         z = torch.nn.functional.dropout(x, 0.5)
     else:
         z = x * 1
     return z
+
+
+@joins(False, False, eager=True)
+def draws_and_drops_it(x, y):
+    if x.sum() > 0:
+        torch.rand(3)
+    return x + torch.rand(3)
+
+
+@joins(False, False, eager=True)
+def draws_and_changes(x, y):
+    h = x.sin()
+    if x.sum() > 0:
+        h = h + torch.empty(3).uniform_(0, 1)
+    return h * torch.rand(3)
+
+
+@joins(True, True)
+def tells_the_way(x, y):
+    is_positive = False
+    if x.sum() > 0:
+        is_positive = True
+    if is_positive:
+        return y + 1
+    return y - 1
+
+
+@joins(True, True)
+def tells_the_way_in_a_call(x, y):
+    def is_positive(t):
+        if t.sum() > 0:
+            return True
+        return False
+
+    return x.sin() if not is_positive(y) else x.cos(), 1
+
+
+@joins(True, True)
+def returns_the_way(x, y):
+    small = y.max() < 0.7
+    return (x * 2, True) if small else (x * 3, False)
+
+
+@joins(False, False)
+def tells_the_way_by_a_tensor_that_it_changes(x, y):
+    c = x.sum() > 0
+    if c:
+        c.logical_not_()
+        told = True
+    else:
+        told = False
+    return y + 1 if told else y - 1
+
+
+@joins(False, False, eager=True)
+def skips_layers(x, y):
+    h = x * y
+    for _ in range(3):
+        skip = torch.rand([]) < 0.5
+        if not skip:
+            h = torch.nn.functional.dropout(h * WEIGHT, 0.5)
+    return h + torch.rand(3)
 
 
 @joins(False, False)
@@ -288,7 +353,7 @@ def switches_modes(x, y):
     return z
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def several_variables(x, y):
     if x.sum() > 0:
         a, b = x + 1, y + 1
@@ -351,7 +416,7 @@ def size_by_data(x, y):
     return z
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def uses_one_more(x, y):
     if x.sum() > 0:
         z = x * y
@@ -549,7 +614,7 @@ def in_a_comprehension(x, y):
     return torch.stack([t * 2 if t.sum() > 0 else t - 1 for t in (x, y)])
 
 
-@joins(True, False)
+@joins(True, False, eager=True)
 def continues_a_loop(x, y):
     out = x * 1
     for t in (x, y):
@@ -763,16 +828,17 @@ class Writer:
         return self.dice.choice("abc")
 
     def expression(self, deep: bool = False) -> str:
-        kind = self.dice.randrange(8)
+        kind = self.dice.randrange(9)
         a, b = self.name(), self.name()
         if kind == 7 and not deep:
             return f"({a} + 1 if {self.condition()} else {b})"
-        return (f"{a} + {b}", f"{a} * 2", f"{a}.sin()", f"{a} - {b}", f"{a} * {b}.cos()", f"torch.relu({a})", f"{a} * w", a)[kind]
+        made = (f"{a} + {b}", f"{a} * 2", f"{a}.sin()", f"{a} - {b}", f"{a} * {b}.cos()", f"torch.relu({a})", f"{a} * w", a, f"{a} + torch.rand(3)")
+        return made[kind]
 
     def condition(self) -> str:
         a, b = self.name(), self.name()
         return self.dice.choice((
-            f"{a}.sum() > 0", f"{a}.mean() < {b}.sum()", f"{a}.max().item() > 0.5", f"not {a}.sum() > 1", f"{a}.sum() > 0 and {b}.sum() < 2",
+            "flag", f"{a}.sum() > 0", f"{a}.mean() < {b}.sum()", f"{a}.max().item() > 0.5", f"not {a}.sum() > 1", f"{a}.sum() > 0 and {b}.sum() < 2",
             f"{a}.sum() > 3 or {b}.min() > 0",
         ))  # fmt: skip
 
@@ -795,6 +861,8 @@ class Writer:
             elif kind == 10 and in_loop and dice.random() < 0.5:
                 self.lines.append(indent + dice.choice(("break", "continue")))
                 return
+            elif kind == 10 and dice.random() < 0.5:
+                self.lines += [f"{indent}if {self.condition()}:", f"{indent}    flag = {dice.choice((True, False))}"]
             elif kind == 11:
                 changes = (f"{self.name()}.add_(1)", "log.append(len(log))", "a, b = b, a", f"c = g({self.name()})")
                 self.lines.append(indent + dice.choice(changes))
@@ -805,6 +873,7 @@ class Writer:
         self.lines += ["def g(t):", "    if t.sum() > 0:", "        return t.sin()", "    return t.cos()", "def f(x, y, w, log):"]
         begin = (("x * 1", "y.cos()", "x + y"), ("x", "y * 2", "y.sin()"), ("x * 1", "y * 1", "x[:]"))
         self.lines += [f"    {name} = {value}" for name, value in zip("abc", self.dice.choice(begin))]
+        self.lines.append("    flag = False")
         self.block(1)
         self.lines.append("    return " + self.dice.choice(("a", "b", "c", "a, b", "a * b", "a + c", "(a + b), [c * 1]", "c.clone(), a * 1")))
         return "\n".join(self.lines) + "\n"

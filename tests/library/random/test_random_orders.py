@@ -41,7 +41,7 @@ SPLIT: dict[str, Callable[[torch.Tensor], Any]] = {
     "functions": lambda x: random.choice(LAYERS)(x) + 1,
     "weights": lambda x: x * random.choices(SCALES, weights=[1, 2, 3])[0],
     "layers": lambda x: [LAYERS[i](x) for i in random.sample(range(4), 2)],
-    "a branch": lambda x: x + 1 if random.choice([0, 1]) else x - 1,
+    "a branch": lambda x: x + 1 if random.choice([0, 1]) else x[1:],
     "too many": lambda x: x + len(random.sample(range(4000), 40)) + random.sample(range(4000), 40)[3],
     "counts": lambda x: x + random.sample([1, 2], 3, counts=[2, 3])[0],
 }
