@@ -2,6 +2,8 @@
 
 In `if c: y = x * 2` with `y = x` before it, `y` is `x` itself in some calls. The node of the branch gives a copy in these. That is right as long as nothing
 changes either of them in place, asks whether they are the same, or gets both. Otherwise the trace is restarted, and breaks at the branch.
+
+With the backend eager, the node gives `x` itself, so the program may get both. The trace still takes it for a copy.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from types import CodeType
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils import _pytree as pytree
 
 from framejit import breaks
@@ -19,6 +22,7 @@ from framejit.graph.fake import storages
 from framejit.graph.metadata import CHANGES
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.trace_state import TraceState
+from framejit.guards.source import MISSING
 from framejit.quick_dataclass import dataclass
 
 ASKS_FOR_ITSELF = re.compile("register_.*hook|retain_grad|requires_grad_|grad|set_|detach_")
@@ -34,6 +38,12 @@ class Joined:
     originals: tuple[fx.Node, ...]
     place: tuple[CodeType, int]
     reason: breaks.Break
+
+
+def itself(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor, as what a way of a branch gives; in a trace, a copy."""
+    is_known = type(tensor) is torch.Tensor and not torch._is_functional_tensor(tensor) and get_proxy_mode() is None
+    return tensor if is_known else tensor.clone()
 
 
 class JoinedTensors:
@@ -61,13 +71,21 @@ class JoinedTensors:
                 self._state.vm.restart(joined.place, joined.reason)
 
     def check_leaving(self, outputs: Sequence[fx.Node]) -> None:
-        """Restart the trace if a tensor of a branch leaves the graph as well as one of which it may be a copy, and for questions about addresses."""
+        """Restart the trace if a tensor of a branch leaves the graph as well as one of which it may be a copy, and for questions about addresses. With the
+        backend eager, the two are one tensor where eager has one, so they may leave unless one of them has something more."""
         inputs, leaving = storages(self._state.input_fakes()), memory_of(outputs)
+        copies = self._state.is_one_autograd_node
         for joined in self.made:
             mine, originals = memory_of([joined.node]), memory_of(joined.originals)
             others = [other for other in self.made if other is not joined and memory_of([other.node]) & leaving and memory_of(other.originals) & originals]
-            if self._state.storages or (mine & leaving and (originals & (inputs | leaving) or others)):
+            both_leave = bool(mine & leaving) and bool(originals & (inputs | leaving) or others)
+            if self._state.storages or (both_leave and (copies or self._has_more([joined.node, *joined.originals]))):
                 self._state.vm.restart(joined.place, joined.reason)
+
+    def _has_more(self, nodes: Iterable[fx.Node]) -> bool:
+        """Return whether one of these tensors has attributes, or is one of which the trace has changed more than its data."""
+        found = [self._state.fakes.object_of(node.meta["example_value"]) for node in nodes]
+        return any(obj is None or obj.attrs is not None or obj.has_more() or (obj.data, obj.requires_grad) != (MISSING, MISSING) for obj in found)
 
 
 def memory_of(nodes: Iterable[fx.Node]) -> set[int]:

@@ -29,7 +29,7 @@ from framejit.graph.body import Body
 from framejit.graph.fake import storages
 from framejit.graph.gradient_paths import gradient_paths, leads_to
 from framejit.graph.inner import nodes_within
-from framejit.graph.joined import Joined, JoinedTensors, memory_of
+from framejit.graph.joined import Joined, JoinedTensors, itself, memory_of
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import runs_as_on_fakes
 from framejit.graph.optional_records import OptionalRecords, of_one_way
@@ -141,7 +141,7 @@ class Branch:
         self.condition = condition
         self.place = place
         self.reason = reason
-        self.functions = Functions(vm, "the branch")
+        self.functions = Functions(vm, "the branch", copy=torch.clone if vm.graph.is_one_autograd_node else itself)
         self.tensor: TensorObject | None = None
         """The condition as a tensor of one bool, once that is known and if it is one."""
 

@@ -16,12 +16,12 @@ WITH_AOTAUTOGRAD: dict[Callable[..., Any], tuple[bool, bool]] = {}
 WEIGHT = torch.tensor([1.0, 2.0, 3.0])
 
 
-def joins(inference: bool, training: bool, eager: bool = False) -> Callable[[Any], Any]:
-    """Add a program to PROGRAMS. `eager`: with the backend eager, it has no graph break in either mode."""
+def joins(inference: bool, training: bool, eager: tuple[bool, bool] | None = None) -> Callable[[Any], Any]:
+    """Add a program to PROGRAMS. `eager`: whether it has no graph break with the backend eager, if that differs from AOTAutograd's."""
 
     def add(program: Any) -> Any:
         WITH_AOTAUTOGRAD[program] = inference, training
-        PROGRAMS[program] = (eager or inference, eager or training)
+        PROGRAMS[program] = eager or (inference, training)
         return program
 
     return add
@@ -33,7 +33,7 @@ def helper(x):
     return x.tanh()
 
 
-@joins(False, False)
+@joins(False, False, eager=(True, False))
 def gives_an_argument(x, y):
     if x.sum() > 0:
         x = x * 2
@@ -63,7 +63,7 @@ def returns(x, y):
     return x - y
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def returns_several(x, y):
     if x.sum() > 0:
         return x + y, 3, [y * 2]
@@ -89,7 +89,7 @@ def nested(x, y):
     return z * 2
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def in_a_loop(x, y):
     z = x * 1
     for i in range(4):
@@ -100,7 +100,7 @@ def in_a_loop(x, y):
     return z
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def leaves_a_loop(x, y):
     z = x * 1
     for i in range(6):
@@ -138,7 +138,7 @@ def else_branch(x, y):
     return (x * 2 if y.sum() > 0 else x / 3) + 1
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def negated(x, y):
     if not x.sum() > 0:
         z = x + 1
@@ -189,7 +189,7 @@ def changes_a_tensor(x, y):
     return h
 
 
-@joins(False, False, eager=True)
+@joins(False, False, eager=(True, True))
 def draws(x, y):
     if x.sum() > 0:
         z = x + torch.rand(3)
@@ -198,7 +198,7 @@ def draws(x, y):
     return z
 
 
-@joins(False, False, eager=True)
+@joins(False, False, eager=(True, True))
 def drops(x, y):
     if x.sum() > 0:
         z = torch.nn.functional.dropout(x, 0.5)
@@ -207,14 +207,14 @@ def drops(x, y):
     return z
 
 
-@joins(False, False, eager=True)
+@joins(False, False, eager=(True, True))
 def draws_and_drops_it(x, y):
     if x.sum() > 0:
         torch.rand(3)
     return x + torch.rand(3)
 
 
-@joins(False, False, eager=True)
+@joins(False, False, eager=(True, True))
 def draws_and_changes(x, y):
     h = x.sin()
     if x.sum() > 0:
@@ -259,7 +259,7 @@ def tells_the_way_by_a_tensor_that_it_changes(x, y):
     return y + 1 if told else y - 1
 
 
-@joins(False, False, eager=True)
+@joins(False, False, eager=(True, True))
 def skips_layers(x, y):
     h = x * y
     for _ in range(3):
@@ -298,7 +298,57 @@ def may_be_a_view(x, y):
     return g + 1, h
 
 
+@joins(False, False, eager=(True, True))
+def gives_views(x, y):
+    h = x.sin()
+    g = h[1:]
+    if x.sum() > 0:
+        g = h[:-1]
+    return g, h, g
+
+
+@joins(False, False, eager=(True, True))
+def gives_one_of_two_twice(x, y):
+    a, b = x.sin(), x.cos()
+    first = second = a
+    if x.sum() > 0:
+        first = b
+    if y.max() > 0.6:
+        second = b
+    return first, second, a
+
+
 @joins(False, False)
+def stores_an_attribute(x, y):
+    h = x.sin()
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    g.tag = 3
+    return h.cos(), getattr(h, "tag", None)
+
+
+@joins(False, False)
+def reads_an_attribute(x, y):
+    h = x.sin()
+    h.tag = 3
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g.cos(), getattr(g, "tag", None)
+
+
+@joins(False, False)
+def gives_what_has_an_attribute(x, y):
+    h = x.sin()
+    h.tag = 3
+    g = h
+    if x.sum() > 0:
+        g = h * 2
+    return g, getattr(g, "tag", None)
+
+
+@joins(False, False, eager=(True, True))
 def gives_both(x, y):
     h = x.sin()
     g = h
@@ -353,7 +403,7 @@ def switches_modes(x, y):
     return z
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def several_variables(x, y):
     if x.sum() > 0:
         a, b = x + 1, y + 1
@@ -416,7 +466,7 @@ def size_by_data(x, y):
     return z
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def uses_one_more(x, y):
     if x.sum() > 0:
         z = x * y
@@ -614,7 +664,7 @@ def in_a_comprehension(x, y):
     return torch.stack([t * 2 if t.sum() > 0 else t - 1 for t in (x, y)])
 
 
-@joins(True, False, eager=True)
+@joins(True, False, eager=(True, True))
 def continues_a_loop(x, y):
     out = x * 1
     for t in (x, y):

@@ -296,9 +296,11 @@ def test_breaks_say_why():
         return x * 2
 
     def aliases(x):
+        h = g = x.sin()
         if x.sum() > 0:
-            x = x * 2
-        return x
+            g = h * 2
+        g.add_(1)
+        return h
 
     def factorises(x):
         return torch.linalg.cholesky(torch.outer(x, x) + torch.eye(3)) if x.sum() > 0 else torch.outer(x, x) * 2

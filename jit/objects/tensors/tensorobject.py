@@ -88,6 +88,8 @@ class TensorObject(Object):
         if read is not None:
             return self.operate(vm, read)
         if raw is MISSING or self.attrs is not None or (self.source is not None and name in self.value.__dict__):
+            if self.source is None:
+                vm.graph.check_identity(self)
             return Object.getattr(self, vm, name)
         found = vm.type_lookup(self.cls, name)
         assert found is not None
@@ -110,6 +112,7 @@ class TensorObject(Object):
                 vm.unsupported(breaks.UnsupportedOperation(f"storing to .{name} of a tensor"))
             self.operate(vm, store, *([] if value is None else [value]))
             return
+        vm.graph.check_identity(self)
         Object.setattr(self, vm, name, value)
 
     # Operators.

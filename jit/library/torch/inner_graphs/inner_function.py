@@ -79,12 +79,14 @@ class FunctionGraph:
 class Functions:
     """The functions in a call of an operator, which the program knows as `operator`.
 
-    `asks_modes`: torch's function modes are asked about the operator's result, but not while its functions run.
+    `asks_modes`: torch's function modes are asked about the operator's result, but not while its functions run. `copy`: makes the copy of a tensor that a
+    graph may not return itself.
     """
 
-    def __init__(self, vm: TorchVM, operator: str, asks_modes: bool = True) -> None:
+    def __init__(self, vm: TorchVM, operator: str, asks_modes: bool = True, copy: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> None:
         self.vm = vm
         self.operator = operator
+        self.copy = copy
         if asks_modes and vm.graph.function_modes.asks_modes():
             self.break_graph("under a function mode, which is asked what the operator gives")
         vm.graph.reject_transformed(operator)
@@ -142,7 +144,7 @@ class Functions:
                 taken |= storages([other.fake for other in found if isinstance(other, TensorObject)])
                 if leaf.node.graph is not body.fx or storages([leaf.fake]) & taken:
                     self.copied = True
-                    copy = enter(self.vm, torch.clone, [leaf])
+                    copy = enter(self.vm, self.copy, [leaf])
                     assert isinstance(copy, TensorObject)
                     leaf = copy
             found.append(leaf)
