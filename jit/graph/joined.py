@@ -41,7 +41,7 @@ class Joined:
 
 
 def itself(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor, as what a way of a branch gives; in a trace, a copy."""
+    """A tensor as it leaves a way of a branch: itself, and in a trace a copy."""
     is_known = type(tensor) is torch.Tensor and not torch._is_functional_tensor(tensor) and get_proxy_mode() is None
     return tensor if is_known else tensor.clone()
 
