@@ -445,7 +445,7 @@ def test_exceptions_are_the_programs_own():
 
 
 def test_errors_of_framejit_are_no_difference():
-    fast = checked(lambda t: t if t.sum() > 0 else -t, "results", fullgraph=True)
+    fast = checked(lambda t: t if t.sum() > 0 else t[1:], "results", fullgraph=True)
     with pytest.raises(framejit.Unsupported):
         fast(x)
     with framejit.set_stance("fail_on_recompile"), pytest.raises(framejit.RecompileError):

@@ -73,10 +73,10 @@ SPLIT: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def agree(program: Callable[[torch.Tensor], Any], backend: str) -> Any:
+def agree(program: Callable[[torch.Tensor], Any], backend: str, **options: Any) -> Any:
     framejit.reset()
     x, found = torch.randn(2, 3), []
-    for function in (program, framejit.compile(program, backend=backend)):
+    for function in (program, framejit.compile(program, backend=backend, **options)):
         torch.manual_seed(3)
         random.seed(3)
         np.random.seed(3)
@@ -94,7 +94,7 @@ def test_what_is_known_of_all_fractions_splits_nothing(name: str, backend: str) 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_what_depends_on_the_fraction_is_asked(name: str) -> None:
-    assert agree(SPLIT[name], "eager")["graph_breaks"] == 1
+    assert agree(SPLIT[name], "eager", branches="break")["graph_breaks"] == 1
 
 
 @pytest.mark.parametrize("draw", [random.random, lambda: torch.rand(1)])

@@ -760,7 +760,7 @@ STATISTIC = SimpleNamespace(best=0.0)
 
 def improves(t):
     loss = t.mean()
-    return t * 2 if loss.item() > STATISTIC.best else t
+    return t * 2 if loss.item() > STATISTIC.best else t[1:]
 
 
 def counts_up_to(t):
@@ -769,7 +769,7 @@ def counts_up_to(t):
 
 def has_rows(t):
     n = int(t.argmax())
-    return t * 2 if n > 3 else t
+    return t * 2 if n > 3 else t[1:]
 
 
 @pytest.mark.parametrize(("program", "check"), [(improves, None), (counts_up_to, None), (has_rows, "torch._check(int(t.argmax()) > 3)")])

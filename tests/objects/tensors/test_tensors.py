@@ -459,8 +459,8 @@ def test_guards_on_metadata_recompile() -> None:
 
 
 def test_data_dependence_is_refused() -> None:
-    refused(lambda a: a * 2 if a.sum() > 0 else a, x(), reason="depends on the data")
-    refused(lambda a: a * 2 if a.sum().item() > 0 else a, x(), reason="depends on the data")
+    refused(lambda a: a * 2 if a.sum() > 0 else a[1:], x(), reason="depends on the data")
+    refused(lambda a: a * 2 if a.sum().item() > 0 else a[1:], x(), reason="depends on the data")
     refused(lambda a: [row + 1 for row in a[a > 0]], x(), reason="depends on the data")
     refused(lambda a: f"{a}", x(), reason="depends on the data")
     refused(lambda a: list(range(int(a.sum()))), x(), reason="depends on the data")
