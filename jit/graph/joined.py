@@ -41,7 +41,7 @@ class Joined:
 
 
 def itself(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that a way of a branch gives is the very tensor that was given; in a trace, it is a copy."""
+    """A tensor as it leaves a way of a branch: itself, and in a trace a copy."""
     is_known = type(tensor) is torch.Tensor and not torch._is_functional_tensor(tensor) and get_proxy_mode() is None
     return tensor if is_known else tensor.clone()
 
@@ -52,6 +52,8 @@ class JoinedTensors:
     def __init__(self, state: TraceState) -> None:
         self._state = state
         self.made: tuple[Joined, ...] = ()
+        self.are_recorded = False
+        """Whether a branch gives tensors that require a gradient. The backward of a torch.cond can't be differentiated in turn (torch 2.13)."""
 
     def add(self, joined: Joined) -> None:
         """Note a tensor that a branch gives."""
