@@ -320,6 +320,8 @@ class CallRecorder:
         looks = {id(obj): look_of(obj.value) for obj in self.inputs.values()}
         own = self.call.own
         for _, _, value in (change for one in own for change in one.changes()):
+            if isinstance(value := settle(value), TensorObject) and value.source is not None and id(value) not in objects:
+                raise NotCopied
             rebuilt(vm, value, objects, {node: node for node in known})
         if not all(self.is_inside(one.source) for one in own):
             raise NotCopied

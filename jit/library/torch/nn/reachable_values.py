@@ -88,9 +88,9 @@ class Reach:
 
 
 def has_item_for_each_layer(items: ListObject) -> bool:
-    """Return whether a list that the trace has made consists of several objects of one class, each of which holds nothing but attributes."""
+    """Return whether a list that the trace has made consists of several objects, each of which holds nothing but attributes."""
     elements = [settle(item) for item in items.elements or ()]
-    return items.cls is list and len(elements) > 1 and all(item.cls is elements[0].cls and attributes_of(item) is not None for item in elements)
+    return items.cls is list and len(elements) > 1 and all(attributes_of(item) is not None for item in elements)
 
 
 def shape(value: Any) -> Any:

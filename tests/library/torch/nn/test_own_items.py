@@ -232,6 +232,38 @@ def test_layers_that_do_more_with_the_cache(copied: list[str], same: Same, cls: 
     assert layers(copied) == []
 
 
+class KeepsWeight(Layer):
+    def more(self, x: Any, cache: Any) -> Any:
+        part = cache.parts[self.index]
+        part.weight, part.count, part.kind, part.nothing = self.linear.weight, 3, x.dtype, None
+        return x @ part.weight * part.count
+
+
+class KeepsArgument(Layer):
+    def more(self, x: Any, cache: Any) -> Any:
+        cache.parts[self.index].x = x
+        return 0
+
+
+class KeepsOutside(Layer):
+    def more(self, x: Any, cache: Any) -> Any:
+        cache.parts[self.index].mask = SEEN["mask"]
+        return 0
+
+
+class KeepsItself(Layer):
+    def more(self, x: Any, cache: Any) -> Any:
+        cache.parts[self.index].layer = self
+        return 0
+
+
+@pytest.mark.parametrize(("cls", "expected"), [(KeepsWeight, [1, 2, 3]), (KeepsArgument, [1, 2, 3]), (KeepsOutside, []), (KeepsItself, [])])
+def test_values_that_parts_keep(copied: list[str], same: Same, cls: type[Layer], expected: list[int]) -> None:
+    SEEN["mask"] = torch.ones(WIDTH)
+    same(Stack(cls), x())
+    assert layers(copied) == expected
+
+
 class TwoLists(Layer):
     """Takes an object out of two lists, by two indices."""
 
@@ -277,6 +309,10 @@ def another_class(cache: Cache) -> None:
     cache.parts[2] = OtherPart()
 
 
+def two_classes(cache: Cache) -> None:
+    cache.parts[1::2] = [OtherPart() for _ in cache.parts[1::2]]
+
+
 def another_constant(cache: Cache) -> None:
     cache.parts[2].factor = 3.0
 
@@ -316,8 +352,8 @@ def kept_outside(cache: Cache) -> None:
 
 @pytest.mark.parametrize(
     ("prepare", "expected"), [
-        (another_class, []), (another_constant, [1, 3]), (negative_zero, [1]), (another_type, [1, 3]), (another_attribute, [1, 3]), (reached_twice, []),
-        (attributes_shared, []), (a_list_inside, []), (filled_before, [2, 3]), (kept_outside, []),
+        (another_class, [1, 3]), (two_classes, [2, 3]), (another_constant, [1, 3]), (negative_zero, [1]), (another_type, [1, 3]), (another_attribute, [1, 3]),
+        (reached_twice, []), (attributes_shared, []), (a_list_inside, []), (filled_before, [2, 3]), (kept_outside, []),
     ],
 )  # fmt: skip
 def test_parts_that_differ(copied: list[str], same: Same, prepare: Callable[[Cache], object], expected: list[int]) -> None:
