@@ -17,10 +17,12 @@ REFUSED = (
     "does not yet handle non-differentiable view input mutations", "any_leaf=True != all_leaf=False", "encountered a mutation on a view chain",
     "might be modifying the input!", "len(fw_hop_nodes) == len(bw_hop_nodes)",
     "A view was created in no_grad mode and its base or another view of its base has been", "being mutated that has internal overlap",
+    "outs_to_grad length",
 )  # fmt: skip
 """AOTAutograd's errors if a graph changes one of two inputs in a storage that aren't views of one tensor, or one of which was made without gradients
 (torch/_functorch/_aot_autograd/input_output_analysis.py); if it changes the result of `as_strided` on a view (aten/src/ATen/FunctionalStorageImpl.cpp);
-if a graph returns a view, made without gradients, of an input that it changes; if it changes a part of what `unfold` gives
+if a graph returns a view, made without gradients, of an input that it changes; if it changes an input and a view of it that is another input, and only some
+of these require a gradient then (torch/_functorch/_aot_autograd/graph_capture_wrappers.py); if it changes a part of what `unfold` gives
 (aten/src/ATen/FunctionalTensorWrapper.cpp);
 and with torch before 2.13, if a branch of torch.cond changes its arguments (torch/_higher_order_ops/cond.py), and if regions draw."""
 

@@ -375,3 +375,22 @@ def test_a_computed_argument_is_changed(program, backend):
         return [result.tolist() for result in (*results, x)], error
 
     assert outcome(framejit.compile(program, backend=backend)) == outcome(program)
+
+
+@pytest.mark.only_eager("the test names its backend")
+def test_a_view_and_its_base_are_changed_after_a_break():
+    """`out[1:]` is evaluated before the break, so that the graph after it gets `out` and a view of it, and changes both."""
+
+    def after_a_break(y):
+        framejit.graph_break()
+        return y
+
+    def fn(out, y):
+        out[1:] += after_a_break(y)[1:]
+
+    framejit.reset()
+    out, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+    framejit.compile(fn, backend="aot_eager")(out, w * 1)
+    out.sum().backward()
+    assert out.tolist() == w.grad.tolist() == [0.0, 1.0, 1.0]
+    assert any("can't compile its graph" in reason for reason in framejit.statistics()["reasons"])

@@ -434,3 +434,24 @@ def test_gradients_of_gradients_are_those_of_the_way_that_runs(function: Callabl
             found.append(result)
     Comparison().same(found[:2], found[2:])
     assert found[0][1] is None
+
+
+def test_a_write_of_rows_that_is_skipped_spoils_no_gradient_of_what_is_added_to_a_tensor_from_outside() -> None:
+    def fn(total, x, w):
+        y = x * w
+        squares = y * y
+        rows = x > 0
+        if rows.any():
+            y[rows] = w[rows]
+        total.add_(squares)
+
+    compiled = framejit.compile(fn, backend="eager")
+    for sign in (-1.0, 1.0):
+        total, w = torch.zeros(3), torch.ones(3, requires_grad=True)
+        compiled(total, torch.ones(3) * sign, w)
+        if sign > 0:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                total.sum().backward()
+        else:
+            total.sum().backward()
+            assert w.grad.tolist() == [2.0, 2.0, 2.0]
