@@ -29,7 +29,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.fake import TORCHS_OPERATORS
-from framejit.graph.fake_views import gives_views, views_of
+from framejit.graph.fake_views import PERMUTE, gives_views, permuted, views_of
 from framejit.graph.new_fakes import new_fake
 from framejit.graph.prune import draws
 from framejit.graph.torch_sources import InputSource
@@ -201,8 +201,9 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
 
 def run_on_plain(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. NotImplemented: it shares memory with them."""
-    if func is torch.ops.aten.permute.default:
-        return permuted(mode, *args)
+    if func is PERMUTE and len(args) == 2 and (numbers := permuted(*args)) is not None:
+        with mode:
+            return args[0].as_strided(*numbers)
     if not (is_functional(func) or fills_first(func)) or not takes_plain(func):
         return NotImplemented
     with in_kernel_invocation_manager(mode):
@@ -210,14 +211,6 @@ def run_on_plain(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kw
     if not fills_first(func):
         return found
     return args[0] if (found.size(), found.stride()) == (args[0].size(), args[0].stride()) else NotImplemented
-
-
-def permuted(mode: FakeTensorMode, fake: torch.Tensor, dims: Sequence[int]) -> Any:
-    """A fake with its dimensions in another order. NotImplemented: there is no such order."""
-    if sorted(dim % max(fake.dim(), 1) for dim in dims) != list(range(fake.dim())) or any(not -fake.dim() <= dim < fake.dim() for dim in dims):
-        return NotImplemented
-    with mode:
-        return fake.as_strided([fake.size(dim) for dim in dims], [fake.stride(dim) for dim in dims], fake.storage_offset())
 
 
 @functools.cache

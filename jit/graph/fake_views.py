@@ -14,6 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 
 from framejit.graph.new_fakes import new_fake
 
+PERMUTE = torch.ops.aten.permute.default
+AS_STRIDED = torch.ops.aten.as_strided.default
 NUMBERS = frozenset({int, bool, NoneType})
 
 
@@ -41,6 +43,8 @@ def views_of(mode: FakeTensorMode, func: Any, args: Sequence[Any], kwargs: Mappi
         return NotImplemented
     if getattr(fake, "dispatch_keys", None) is not None or not all(map(is_number, (*args[1:], *kwargs.values()))):
         return NotImplemented
+    if func is PERMUTE and len(args) == 2 and (numbers := permuted(*args)) is not None:
+        func, args = AS_STRIDED, (fake, *numbers)
     try:
         with in_kernel_invocation_manager(mode):
             found = func(*args, **kwargs)
@@ -48,6 +52,16 @@ def views_of(mode: FakeTensorMode, func: Any, args: Sequence[Any], kwargs: Mappi
         return NotImplemented
     device = fake.fake_device
     return new_fake(mode, found, device) if isinstance(found, torch.Tensor) else [new_fake(mode, part, device) for part in found]
+
+
+def permuted(fake: torch.Tensor, dims: Sequence[int]) -> tuple[list[int], list[int], Any] | None:
+    """The sizes, the strides and the storage offset of a fake with its dimensions in another order. None: there is no such order.
+
+    torch's kernel asks for the device of the fake, and so would import torch's distributed tensors; that of as_strided doesn't.
+    """
+    if any(not -fake.dim() <= dim < fake.dim() for dim in dims) or len({dim % fake.dim() for dim in dims}) != len(dims) or len(dims) != fake.dim():
+        return None
+    return [fake.size(dim) for dim in dims], [fake.stride(dim) for dim in dims], fake.storage_offset()
 
 
 def is_number(arg: Any) -> bool:

@@ -181,12 +181,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ("expect_true", is_bool, bool), ("guard_size_oblivious", is_bool, bool),
         ("sym_and", is_bool, lambda *facts: all(facts)), ("sym_or", is_bool, lambda *facts: any(facts)), ("sym_eq", is_size, equal),
         ("guard_int", is_int, int), ("is_nested_int", is_number, lambda number: False), ("is_symbolic", is_number, lambda number: False),
-        ("has_guarding_hint", is_number, lambda number: True), ("has_free_unbacked_symbols", anything, lambda value: False),
+        ("has_guarding_hint", is_number, lambda number: True), ("has_hint", is_number, lambda number: True),
+        ("has_free_symbols", anything, lambda value: False), ("has_free_unbacked_symbols", anything, lambda value: False),
         ("free_unbacked_symbols", anything, lambda value: set()),
         ("_iterate_exprs", anything, lambda value: iter(())), ("_iterate_nodes", anything, lambda value: iter(())),
-    )} | {name: of_module(SHAPES, name) for name in ("guarding_hint_or_throw", "optimization_hint")}
+    )} | {name: of_module(SHAPES, name) for name in ("guarding_hint_or_throw", "optimization_hint", "size_hint")}
     | {"GuardOnDataDependentSymNode": NeverRaised},
     "sympy": {"Basic": NoExpression},
     "torch.utils._sympy.functions": {"Max": of_module("torch.utils._sympy.functions", "Max")},
 }  # fmt: skip
-"""For each module, what torch's kernels ask for when they compute with plain numbers."""
+"""For each module, what torch's kernels ask for when they compute with plain numbers. Some names are those of torch 2.11 only."""

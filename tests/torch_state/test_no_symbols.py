@@ -22,8 +22,9 @@ PLAIN: dict[str, list[tuple[Any, ...]]] = {
     "sym_and": [(True,), (True, True), (True, False, True)], "sym_or": [(False,), (False, True), (False, False)],
     "sym_eq": [(2, 2), (2, 3), ((2, 3), [2, 3]), (torch.Size([2]), (3,)), ([1], [1, 2]), ((), [])],
     "guard_int": [(3,)], "is_nested_int": [(3,), (2.0,)], "is_symbolic": [(3,), (2.0,), (True,)], "has_guarding_hint": [(3,), (2.0,)],
+    "has_hint": [(3,), (2.0,)], "has_free_symbols": [(3,), (torch.ones(2),)],
     "has_free_unbacked_symbols": [(3,), (torch.ones(2),), ([1, 2],)], "free_unbacked_symbols": [(3,), (torch.ones(2),)],
-    "guarding_hint_or_throw": [(3,)], "optimization_hint": [(3,)],
+    "guarding_hint_or_throw": [(3,)], "optimization_hint": [(3,)], "size_hint": [(3,)],
 }  # fmt: skip
 
 
