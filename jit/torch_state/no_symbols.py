@@ -118,7 +118,7 @@ def standing_in() -> Iterator[None]:
 
 
 def on_plain(name: str, takes: Callable[[object], bool], function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a function of torch's module computes from arguments without symbols; it is called for others. `takes`: says whether an argument is plain."""
+    """A function in the place of one of torch's module, which it calls unless all arguments are plain. `takes`: says whether one is."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if args and not kwargs and all(map(takes, args)):

@@ -1,4 +1,4 @@
-"""What stands in for the modules of symbols while a trace has none gives what they give, and nobody else can tell that it is there."""
+"""Stand-ins for the modules of symbols answer torch's kernels as the modules do, and nobody else can tell that they are there."""
 
 from __future__ import annotations
 
