@@ -555,7 +555,7 @@ def test_a_branch_breaks_once_and_serves_all_values():
 def test_breaks_name_the_number_and_what_to_write():
     def compares(x):
         count = x.argmax().item()
-        return x if count > 3 else -x
+        return x[:2] if count > 3 else -x
 
     def adds(x):
         y = chosen(x)
