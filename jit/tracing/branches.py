@@ -78,7 +78,7 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
         found = reason_of(vm, condition, stopped)
         if not vm.graph.demands.joins_branches or found is None:
             raise
-        reason, stop = found, stopped
+        reason, stop = found, stopped.with_traceback(None)  # which would lead back to this frame
     vm.trail.undo_to(mark)
     place, jumps_back, has_symbols = vm.place(), vm.jumps_back, vm.graph.fakes.shape_env is not None
     try:
@@ -103,7 +103,10 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
     vm.graph.unbacked.forget_pending()
     if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
         return choose_way(vm, frame, condition, if_true, if_false)
-    raise GraphBreak(replace(reason, ways=why), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
+    try:
+        raise GraphBreak(replace(reason, ways=why), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
+    finally:
+        del stop
 
 
 def reason_of(vm: TracedMachine, condition: Object, stopped: GraphBreak | Restart) -> Reason | None:

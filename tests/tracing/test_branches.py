@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from undo import undoing
 import framejit
 from framejit.errors import BadArgument, Unsupported
 from framejit.tracing.branches import MOST_NESTED
+from framejit.tracing.tracer import Tracer
 
 BACKENDS = ("eager", "aot_eager")
 CALLS = [(torch.tensor([1.0, 2.0, 3.0]) * a, torch.tensor([0.5, 0.25, 1.0]) * b) for a in (1, -1) for b in (1, -1)]
@@ -455,3 +457,20 @@ def test_a_write_of_rows_that_is_skipped_spoils_no_gradient_of_what_is_added_to_
         else:
             total.sum().backward()
             assert w.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("arm", [lambda x: x[:1], torch.neg, lambda x: torch.rand(2) * x], ids=["a break", "a tensor", "a drawn number"])
+def test_a_branch_keeps_nothing_of_its_trace(arm: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Not even until the garbage collector runs: reset() would leave an entry that others may share."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = arm(x) if x.sum() > 0 else x + 1
+        return y * 2
+
+    gc.collect()
+    gc.disable()
+    try:
+        framejit.compile(program, backend="eager")(torch.ones(2))
+        assert not [each for each in gc.get_objects() if type(each) is Tracer]
+    finally:
+        gc.enable()
