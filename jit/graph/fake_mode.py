@@ -177,7 +177,7 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
     if has_own_meta(func):
         with mode:
             return func.prim_meta_impl(*args, **kwargs)
-    if func is COPY and not is_loaded(DISTRIBUTED):  # torch's implementation runs the kernel, too
+    if func is COPY:  # torch's implementation runs the kernel, too
         found = run_on_plain(mode, func, args, kwargs)
         if found is not NotImplemented:
             return found
@@ -189,7 +189,7 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
     if not fake_impls.has_meta(func):
         return NotImplemented
     try:
-        found = NotImplemented if is_loaded(DISTRIBUTED) else run_on_plain(mode, func, args, kwargs)
+        found = run_on_plain(mode, func, args, kwargs)
         if found is NotImplemented:
             with in_kernel_invocation_manager(mode):
                 found = func(*args, **kwargs)
@@ -200,7 +200,10 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
 
 
 def run_on_plain(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. NotImplemented: it shares memory with them."""
+    """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. NotImplemented: the kernel has to get the fakes, since
+    the result shares memory with them or depends on their device; or may get them, since torch's distributed tensors have been imported."""
+    if is_loaded(DISTRIBUTED):
+        return NotImplemented
     if func is PERMUTE and len(args) == 2 and (numbers := permuted(*args)) is not None:
         with mode:
             return args[0].as_strided(*numbers)

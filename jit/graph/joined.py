@@ -53,7 +53,7 @@ class JoinedTensors:
         self._state = state
         self.made: tuple[Joined, ...] = ()
         self.are_recorded = False
-        """Whether a branch gives tensors that require a gradient. The backward of a torch.cond can't be differentiated in turn (torch 2.13)."""
+        """True if a branch gives tensors that require a gradient. The backward of a torch.cond can't be differentiated in turn (torch 2.13)."""
 
     def add(self, joined: Joined) -> None:
         """Note a tensor that a branch gives."""

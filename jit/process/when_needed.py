@@ -48,7 +48,8 @@ def when_needed(name: str) -> Any:
 
 
 STAND_INS: dict[str, ModuleType] = {}
-"""What is in `sys.modules` for modules that haven't been imported, by their names. It is taken away before one of them is: they import one another."""
+"""What is in `sys.modules` for modules that haven't been imported, by their names. All of it is taken away before one of them is
+imported, since they import one another."""
 
 
 def is_loaded(name: str) -> bool:

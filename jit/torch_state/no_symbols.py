@@ -109,10 +109,7 @@ def standing_in() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name, stand_in in made.items():
-            STAND_INS.pop(name, None)
-            if sys.modules.get(name) is stand_in:
-                del sys.modules[name]
+        take_away()
         if vars(PARENT).get(NAME) is made[SHAPES]:
             del vars(PARENT)[NAME]
 
@@ -154,7 +151,7 @@ def is_size(value: object) -> bool:
 
 
 def anything(value: object) -> bool:
-    """True: before torch's module is imported, no value has symbols."""
+    """Return True: before torch's module is imported, no value has symbols."""
     return True
 
 
@@ -172,7 +169,7 @@ class NoExpression:
 
 
 class NeverRaised(Exception):
-    """In the place of the exception about numbers that depend on data."""
+    """Stands in for torch's exception about numbers that depend on data."""
 
 
 ANSWERS: dict[str, dict[str, Any]] = {

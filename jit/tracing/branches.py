@@ -326,7 +326,7 @@ class Meeting:
         self._memory: set[int] = set()
         self._results: dict[tuple[int, int], Object] = {}
         self._leads_elsewhere = False
-        """Whether the ways lead gradients to different tensors."""
+        """True if the ways lead gradients to different tensors."""
 
     def arrive(self, pred: object, end: int | None) -> int:
         """Give the frame the joined values, and return where it goes on."""
