@@ -25,7 +25,17 @@ def make(decorator: Any) -> dict[str, Any]:
 
     @decorator(frozen=True)
     class One:
+        """One value."""
+
         only: Any
+
+    @decorator(slots=True)
+    class Documented:
+        """Fields that have defaults, made and given."""
+
+        first: int
+        items: list[int] = dataclasses.field(default_factory=list)
+        second: int = 7
 
     @decorator
     class Changing:
@@ -76,7 +86,8 @@ def make(decorator: Any) -> dict[str, Any]:
 QUICK, STANDARD = make(dataclass), make(dataclasses.dataclass)
 GIVEN: dict[str, list[tuple[Any, ...]]] = {
     "Point": [(1,), (1, 2), (True, 2), (3, 4)], "One": [(1,), (float("nan"),), ((1, 2),), ([1],)], "Changing": [(), ([1],), ([1], 5)],
-    "Hashed": [(1,), (1, [2]), (2,)], "ByIdentity": [(1,), (1,)], "Inheriting": [(1,), (1, 4), (1, 5)], "Nothing": [(), ()], "WithOwn": [(1,), (2,)],
+    "Documented": [(1,), (1, [2]), (1, [], 8)], "Hashed": [(1,), (1, [2]), (2,)],
+    "ByIdentity": [(1,), (1,)], "Inheriting": [(1,), (1, 4), (1, 5)], "Nothing": [(), ()], "WithOwn": [(1,), (2,)],
     "WithHash": [(1,), (1,), (2,)], "Plain": [(1,), (1,)],
 }  # fmt: skip
 
@@ -106,8 +117,25 @@ def test_classes_do_what_those_of_the_standard_library_do(name):
 
 def test_wrong_arguments_are_refused():
     for args in ((), (1, 2, 3)):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"Point.__init__\(\)"):
             QUICK["Point"](*args)
+
+
+def test_a_constructor_is_compiled_by_the_first_instance():
+    cls = make(dataclass)["Documented"]
+    before = cls.__init__
+    one, two = cls(1), cls(first=2, second=3)
+    assert cls.__init__ is not before and cls.__init__.__code__.co_varnames == ("__self__", "first", "items", "second")
+    assert (one.items, one.second, two.first, two.second) == ([], 7, 2, 3) and one.items is not two.items
+    before(two, 5)
+    assert two.first == 5
+
+
+def test_a_constructor_that_the_class_has_been_given_stays():
+    cls = make(dataclass)["Documented"]
+    before = cls.__init__
+    cls.__init__ = given = lambda self, *args: before(self, *args)
+    assert cls(1).first == cls(1).first == 1 and cls.__init__ is given
 
 
 def test_a_text_that_contains_itself_ends():

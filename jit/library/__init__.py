@@ -6,8 +6,9 @@ something has imported that module, before the next trace: until then, no value 
 
 from __future__ import annotations
 
-import pkgutil
+import os
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 
 from framejit import graph, objects
@@ -20,13 +21,23 @@ _waiting: dict[str, list[str]] = {}
 def load() -> None:
     """Import every file of graph/, objects/ and library/, where each registers its meanings, but those that are imported when needed."""
     for package in (graph, objects, sys.modules[__name__]):
-        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            about = getattr(sys.modules[info.name.rpartition(".")[0]], "IS_ABOUT", None)
+        for name in files_in(package.__name__):
+            about = getattr(sys.modules[name.rpartition(".")[0]], "IS_ABOUT", None)
             if about is not None:
-                _waiting.setdefault(about, []).append(info.name)
-            elif info.name not in when_needed.NAMES:
-                import_module(info.name)
+                _waiting.setdefault(about, []).append(name)
+            elif name not in when_needed.NAMES:
+                import_module(name)
     load_waiting()
+
+
+def files_in(package: str) -> Iterator[str]:
+    """The names of the modules in a package and in its packages, which are imported. `pkgutil` asks the file system about each of them several times."""
+    for folder in import_module(package).__path__:
+        for name, dot, suffix in sorted(file.partition(".") for file in os.listdir(folder)):
+            if not dot and name != "__pycache__":
+                yield from files_in(f"{package}.{name}")
+            elif suffix == "py" and name != "__init__":
+                yield f"{package}.{name}"
 
 
 def load_waiting() -> None:
