@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from framejit._runtime import ACCESSORS, LEAVES, GuardTree
 from framejit.guards.container_sources import LookedUp
@@ -15,6 +15,8 @@ from framejit.guards.relations import Relation
 from framejit.guards.source import MISSING, Call, Pinned, Root, Source
 from framejit.program import classes
 from framejit.quick_dataclass import dataclass
+
+AnyGuard = TypeVar("AnyGuard", bound=Guard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,9 @@ class TreeStep:
         self.weight = 1
 
 
-def is_implied(guard: Guard, others: Sequence[Guard]) -> bool:
-    """Return whether a guard is about the type of a value, and one of the others on that value implies it. The same object may have got another class since."""
-    if not isinstance(guard, TypeIs):
+def is_implied(guard: TypeIs, others: Sequence[Guard]) -> bool:
+    """Return whether one of the other guards on a value implies one about its type. The same object may have got another class since."""
+    if not any(other.tells_type for other in others):
         return False
     can_change = guard.value is not MISSING and classes.instances_change_class(guard.value)
     return any(other.tells_type and not (can_change and isinstance(other, ValueIs)) for other in others)
@@ -85,14 +87,11 @@ class Builder:
         for step in reversed(preorder(self.root)):
             leaves, children = step.leaves, step.children
             if len(leaves) > 1:
-                leaves = step.leaves = [guard for guard in leaves if not is_implied(guard, leaves)]
+                if len(set(map(type, leaves))) < len(leaves):
+                    leaves = without_duplicates(leaves)
+                leaves = step.leaves = [guard for guard in leaves if type(guard) is not TypeIs or not is_implied(guard, leaves)]
                 leaves.sort(key=COST)
-            weight = 1 if type(step.source) is not Pinned else AT_THE_END
-            for guard in leaves:
-                weight += guard.cost
-            for child in children:
-                weight += child.weight
-            step.weight = weight
+            step.weight = (1 if type(step.source) is not Pinned else AT_THE_END) + sum(map(COST, leaves)) + sum(map(WEIGHT, children))
             if len(children) > 1:
                 children.sort(key=WEIGHT)
         order = preorder(self.root)
@@ -110,11 +109,12 @@ def preorder(root: TreeStep) -> list[TreeStep]:
     while waiting:
         step = waiting.pop()
         order.append(step)
-        waiting.extend(reversed(step.children))
+        if step.children:
+            waiting.extend(step.children[::-1])
     return order
 
 
-def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
+def without_duplicates(guards: Iterable[AnyGuard]) -> list[AnyGuard]:
     """The first of each set of guards with the same source, class and key."""
     seen: set[tuple[int, type[Guard], Any]] = set()
     kept = []
@@ -160,14 +160,14 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     builder = Builder()
     steps = builder.steps
     relations: list[Relation] = []
-    for guard in without_duplicates(guards):
+    for guard in guards:
         if isinstance(guard, Relation):
             relations.append(guard)
             for source in guard.sources():
                 builder.step(source)
         else:
             (steps.get(id(guard.source)) or builder.step(guard.source)).leaves.append(guard)
-    relations.sort(key=COST)
+    relations = sorted(without_duplicates(relations), key=COST)
     captured = [*inputs, *captures]
     for source in captured:
         builder.step(source)

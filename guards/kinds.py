@@ -66,8 +66,8 @@ class Guard:
     def at(self, source: Source) -> Guard:
         """A guard of this kind, with the same payload, on the value at another path; for kinds that are about one path."""
         found: Guard = object.__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        found.__dict__["source"] = source
+        found.__dict__ = fields = self.__dict__.copy()
+        fields["source"] = source
         return found
 
     def check(self, value: Any, call: Call) -> bool:

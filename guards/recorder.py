@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from framejit.guards.global_state import global_state_guard, renewed, with_directives, with_setting
@@ -103,10 +103,10 @@ class GuardRecorder:
         """The facts and relations after the first `count`."""
         return self._guards[count:]
 
-    def adopt(self, guards: Iterable[Guard]) -> None:
-        """Add guards again that had been undone."""
-        for guard in guards:
-            self.add(guard)
+    def adopt(self, guards: Sequence[Guard]) -> None:
+        """Add guards that were made elsewhere, or had been undone."""
+        self._guards += guards
+        self._trail.learned_each(guards, self._guards.pop)
 
     def all(self) -> tuple[Guard, ...]:
         """All guards of the trace."""

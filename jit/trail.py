@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from framejit.quick_dataclass import dataclass
@@ -97,6 +97,10 @@ class Trail:
     def learned(self, owner: object, undo: Callable[..., Any], *args: Any) -> None:
         """Record that the trace has learned something about the owner, and what forgets it."""
         self._stack.append((Learned, owner, undo, args))
+
+    def learned_each(self, owners: Iterable[object], undo: Callable[[], Any]) -> None:
+        """Record that the trace has learned something about each of the owners, in order. `undo` forgets it about the last one that it knows about."""
+        self._stack.extend([(Learned, owner, undo, ()) for owner in owners])
 
     def note(self, kind: type[Mutation], owner: object, undo: Callable[..., Any], *args: Any) -> None:
         """Record a mutation of another kind."""

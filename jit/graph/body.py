@@ -149,8 +149,18 @@ class Body:
         self._trail.note(NodeAdded, node, self.erase, node)
         return node
 
+    def add_like(self, other: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+        """A new node for the operator of another one, at the end, whose arguments are like that one's."""
+        node = self.fx.create_node(other.op, other.target, name=other.name)  # which would ask arguments of any form whether they are symbolic
+        node.args = args
+        if kwargs:
+            node.kwargs = kwargs
+        self.notes[node] = self.notes[other]
+        self._trail.note(NodeAdded, node, self.erase, node)
+        return node
+
     def erase(self, node: fx.Node) -> None:
-        """Remove a node that `add` has made."""
+        """Remove a node that `add` or `add_like` has made."""
         del self.notes[node]
         self._kept.discard(node)
         self.fx.erase_node(node)

@@ -77,7 +77,7 @@ def copy_node(state: TraceState, copied: NodeToCopy, nodes: Mapping[fx.Node, fx.
                 result = getattr(fake_args[0], str(node.target))(*fake_args[1:], **fake_kwargs)
             else:
                 result = run_on_fakes(node.target, fake_args, fake_kwargs)  # type: ignore[arg-type]
-    made = state.body.add(node.op, node.target, args, kwargs, state.body.notes[node])
+    made = state.body.add_like(node, args, kwargs)
     meta = made.meta
     meta["example_value"] = result
     meta["stack_trace"], meta[USER_PLACES] = node.meta["stack_trace"], node.meta[USER_PLACES]

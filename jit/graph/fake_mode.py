@@ -37,7 +37,7 @@ from framejit.process import underway
 from framejit.process.when_needed import is_loaded
 from framejit.torch_state import peer
 from framejit.torch_state.operator_exceptions import TAKE_ANY_DEVICE
-from framejit.torch_state.torch_classes import PLAIN_TENSORS
+from framejit.torch_state.torch_classes import is_plain
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -342,20 +342,21 @@ class TraceConverter(FakeTensorConverter):
     def _fake_of_base(self, mode: FakeTensorMode, tensor: torch.Tensor, constant: torch.Tensor | None) -> FakeTensor | None:
         """A new fake of a tensor that lies at the beginning of its memory; None if it doesn't, or if it shares its memory with another that has a fake."""
         memory = self.meta_converter
-        storage = memory.describer.describe_storage(tensor.untyped_storage())
-        if tensor.storage_offset() != 0 or storage.id in memory.storage_memo:
+        storage = tensor.untyped_storage()
+        number = memory.describer.get_storage_id(storage)
+        if tensor.storage_offset() != 0 or number in memory.storage_memo:
             return None
-        with torch.inference_mode(tensor.is_inference()), no_dispatch():
+        with as_inference(tensor), no_dispatch():
             elem = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
             made = new_fake(mode, elem, tensor.device)
         made.constant = constant
         if tensor.requires_grad:
             made.requires_grad = True
             if not tensor.is_leaf:
-                with torch.inference_mode(tensor.is_inference()):
+                with as_inference(tensor):
                     made = torch._C._functions.DelayedError("the gradient goes on outside of the graph", 1)(made)  # type: ignore[assignment]
-        memory.set_storage_memo(storage, made.untyped_storage())
-        if storage.size == 0:
+        memory.storage_memo[number] = made.untyped_storage()
+        if storage.size() == 0:
             made.untyped_storage().resize_(0)
         if type(tensor) is torch.nn.Parameter:
             made._is_param = True
@@ -374,9 +375,17 @@ class TraceConverter(FakeTensorConverter):
         return made  # type: ignore[no-any-return]
 
 
+def as_inference(tensor: torch.Tensor) -> contextlib.AbstractContextManager[object]:
+    """A block in which tensors are made as inference tensors if this one is one, and as ordinary ones otherwise."""
+    return _AS_IT_IS if tensor.is_inference() == torch.is_inference_mode_enabled() else torch.inference_mode(tensor.is_inference())
+
+
+_AS_IT_IS = contextlib.nullcontext()
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has nothing but data in its own memory, and maybe an autograd record."""
-    if not any(type(tensor) is cls for cls in PLAIN_TENSORS) or tensor.layout is not torch.strided or tensor.device.type == "meta":
+    if not is_plain(type(tensor)) or tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
     if tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
         return False

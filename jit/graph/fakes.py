@@ -213,8 +213,8 @@ def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[
     another counter. Inference tensors have no counter: they count as changed if they were passed to an operator that writes to something.
     """
     if version < 0:
-        return not storages([fake]).isdisjoint(handed)
-    return version_of(fake) != version or not storages([fake]).isdisjoint(written)
+        return bool(handed) and not storages([fake]).isdisjoint(handed)
+    return version_of(fake) != version or bool(written) and not storages([fake]).isdisjoint(written)
 
 
 class Writes(TorchDispatchMode):

@@ -35,7 +35,7 @@ from framejit.objects.tensors.storageobject import key_of
 from framejit.objects.tensors.tensorkind import TensorKind, kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.quick_dataclass import dataclass
-from framejit.torch_state.torch_classes import PLAIN_TENSORS
+from framejit.torch_state.torch_classes import is_plain
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.torch_state.transforms_in_force import is_functorch_wrapped_tensor
 
@@ -65,6 +65,7 @@ class GraphInputs:
         self.state = state
         self.shapes = state.part(Shapes)
         self.known = state.known_inputs
+        self._texts: dict[Source, str] = {}
 
     def tensors(self) -> list[TensorObject]:
         """The tensors from outside that are inputs so far."""
@@ -122,7 +123,7 @@ class GraphInputs:
 
     def add(self, source: Source, tensor: torch.Tensor, plain: torch.Tensor, fake: torch.Tensor, symbolic: Any, static: bool = False) -> TensorObject:
         """Make the placeholder of an input, about which the caller has added the guards."""
-        node = self.state.outermost.placeholder(identifier(source.describe()), fake)
+        node = self.state.outermost.placeholder(identifier(self._described(source)), fake)
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self.known[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static)
@@ -130,6 +131,13 @@ class GraphInputs:
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
         return obj
+
+    def _described(self, source: Source) -> str:
+        """The text of a path, as `describe` gives it. Paths of many inputs go through the same modules."""
+        found = self._texts.get(source)
+        if found is None:
+            found = self._texts[source] = source.text(self._described)
+        return found
 
     def is_as_outside(self, obj: TensorObject) -> bool:
         """Return whether an input is a dense tensor that the graph has left as the call was given it, as far as its fake shows."""
@@ -255,7 +263,7 @@ class GraphInputs:
 
 def has_own_memory(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is a plain one, with its data in its own memory."""
-    return tensor.layout is torch.strided and any(type(tensor) is cls for cls in PLAIN_TENSORS) and not is_functorch_wrapped_tensor(tensor)
+    return tensor.layout is torch.strided and is_plain(type(tensor)) and not is_functorch_wrapped_tensor(tensor)
 
 
 def has_symbolic_sizes(fake: torch.Tensor) -> bool:

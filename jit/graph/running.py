@@ -48,6 +48,9 @@ class RunningTrace(VM, Protocol):
     def rest_on(self, guard: Guard) -> None:
         """Add a guard that was made elsewhere."""
 
+    def rest_on_all(self, guards: Sequence[Guard]) -> None:
+        """Add guards that were made elsewhere, in a trace that may copy calls."""
+
     def is_handling(self) -> bool:
         """Return whether the program is handling an exception that was raised in the trace."""
 

@@ -26,7 +26,7 @@ def overrides_operators(cls: type) -> bool:
 
 def is_plain(cls: type) -> bool:
     """Return whether this is one of torch's own classes of tensors without overrides."""
-    return any(cls is plain for plain in PLAIN_TENSORS)
+    return cls is PLAIN_TENSORS[0] or cls is PLAIN_TENSORS[1]
 
 
 def is_distributed(cls: type) -> bool:

@@ -503,6 +503,10 @@ class Tracer:
             self.unsupported(breaks.ChangesFromCallToCall(guard.source.name_in_reports()))
         self.guards.add(guard)
 
+    def rest_on_all(self, guards: Sequence[Guard]) -> None:
+        assert not self.changing  # such a trace copies no calls
+        self.guards.adopt(guards)
+
     def relate(self, guard_class: type[Relation], source: Source, *payload: Any) -> None:
         self.guards.relation(guard_class, source, *payload)
 

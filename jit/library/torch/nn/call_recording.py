@@ -105,8 +105,8 @@ class CallRecording:
         objects: dict[int, Object] = {id(one): other for one, other in zip(call.tensors, tensors)}
         inputs: list[Object] = []
         for action in actions:
-            if isinstance(action, Guard):
-                vm.rest_on(action)
+            if isinstance(action, list):
+                vm.rest_on_all(action)
             elif isinstance(action, NodeToCopy):
                 nodes[action.node] = copy_node(vm.graph, action, nodes, stack)
             else:
@@ -149,17 +149,19 @@ class MovedPaths:
                 self.elsewhere[index] = known.source
         self.replaced = dict(zip(recording.paths, self.paths))
 
-    def checked(self) -> list[Guard | tuple[int, TensorObject] | NodeToCopy]:
-        """Return the records to add to the trace, in order. Raises NotCopied if a guard doesn't hold."""
+    def checked(self) -> list[list[Guard] | tuple[int, TensorObject] | NodeToCopy]:
+        """Return the records to add to the trace, in order; guards that follow one another are together. Raises NotCopied if a guard doesn't hold."""
         if self.recording.failed is not None:
             self.check(*self.recording.failed)
         elsewhere, check, inputs = self.elsewhere, self.check, self.vm.graph.inputs
-        actions: list[Guard | tuple[int, TensorObject] | NodeToCopy] = []
+        guards: list[Guard] = []
+        actions: list[list[Guard] | tuple[int, TensorObject] | NodeToCopy] = [guards]
         related: set[int] = set()
         tensors: set[int] = set()
         for action in self.recording.actions:
             if isinstance(action, NodeToCopy):
                 actions.append(action)
+                actions.append(guards := [])
                 continue
             index, what = action
             if isinstance(what, TensorObject):
@@ -168,11 +170,12 @@ class MovedPaths:
                     raise NotCopied
                 tensors.add(id(value))
                 actions.append((index, what))
+                actions.append(guards := [])
             elif index not in elsewhere:
-                actions.append(check(index, what))
+                guards.append(check(index, what))
             elif index not in related:
                 related.add(index)
-                actions += self.relation(index, what)
+                guards += self.relation(index, what)
         return actions
 
     def own(self) -> list[PickedItem]:
@@ -201,9 +204,9 @@ class MovedPaths:
         else:
             found = guard.moved(lambda source: self.replaced.get(source, source))
             value = self.values[index] if guard.source in self.replaced else found.source.fetch(self.vm.call)
-        if isinstance(found, TensorMatch) and index in self.recording.places_of_inputs:
+        if index in self.recording.places_of_inputs and isinstance(found, TensorMatch):
             return found  # `has_look` compares
-        if isinstance(found, Equals) and index in self.recording.indices and type(value) is int:
+        if index in self.recording.indices and isinstance(found, Equals) and type(value) is int:
             return Equals(found.source, found.line, value)  # `own` compares what is at this index of the list
         if not found.check(value, self.vm.call):
             self.recording.failed = index, guard
