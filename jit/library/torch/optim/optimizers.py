@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from types import CodeType, FunctionType
 from typing import Any
@@ -36,6 +36,8 @@ BY_TENSORS: dict[str, Callable[..., None]] = {"radam": optimizer_steps.radam, "a
 """The functions that AOTAutograd traces in place of those that read data, by their names."""
 DECIDES = ("weight_decay", "momentum")
 """Settings that the arithmetic compares with 0."""
+AVERAGES = ("beta1", "alpha")
+"""Settings x of which the arithmetic gives 1 - x to torch.lerp as a weight, which Inductor's version of lerp compares with 0.5 and -0.5."""
 
 MADE = "momentum_buffer_list"
 """The list in which the arithmetic of SGD puts buffers that don't exist yet."""
@@ -83,7 +85,11 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
     """The arguments with which AOTAutograd can trace the arithmetic of a step."""
     for name in DECIDES:
         if isinstance(given.get(name), torch.SymFloat):
-            torch._check(given[name] > 0)  # enter_graph has guarded it
+            torch._check(given[name] > 0)  # enter_graph has guarded it, and what follows
+    for name in AVERAGES:
+        if isinstance(given.get(name), torch.SymFloat):
+            torch._check(1 - given[name] < 0.5)
+            torch._check(1 - given[name] > -0.5)
     if not given.get("fused"):
         return given
     on_gpu = {"capturable": any(step.is_cuda for step in given["state_steps"])} if "capturable" in given else {}
@@ -124,9 +130,20 @@ def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
     """Guard the decisions that the arithmetic makes by its settings, which AOTAutograd traces."""
     assert vm.graph.autograd_node is not None
     vm.trail.set(vm.graph.autograd_node, "asks", True)
-    for name in DECIDES:
-        if isinstance(given.get(name), NumberObject) and not abstract.truth(vm, operators.compare(vm, ">", given[name], vm.const(0))):
-            given[name].constant(vm)
+    for name in (*DECIDES, *AVERAGES):
+        number = given.get(name)
+        if isinstance(number, NumberObject) and not all(abstract.truth(vm, decision) for decision in decisions(vm, name, number)):
+            number.constant(vm)
+
+
+def decisions(vm: TorchVM, name: str, number: NumberObject) -> Iterator[Object]:
+    """The comparisons of a setting that must hold if it is to be a symbol of the graph."""
+    if name in DECIDES:
+        yield operators.compare(vm, ">", number, vm.const(0))
+        return
+    weight = operators.binary_op(vm, "-", vm.const(1), number)
+    yield operators.compare(vm, "<", weight, vm.const(0.5))
+    yield operators.compare(vm, ">", weight, vm.const(-0.5))
 
 
 def reject_empty(vm: TorchVM, params: list[Object]) -> None:

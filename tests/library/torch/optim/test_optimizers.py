@@ -203,6 +203,22 @@ def test_settings_that_change_in_each_step(name: str, varying: str, backend: str
     assert found["graphs"] <= 3 and found["graph_breaks"] == 0, found
 
 
+@pytest.mark.only_eager("the test names the backends that it is about")
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["AdamW", "Adam-foreach"])
+def test_weights_of_averages_that_change_in_each_step(name: str, backend: str) -> None:
+    """As OneCycleLR changes betas: one graph has them as symbols. Inductor computes an average by a weight of at least a half in another way."""
+    expected, run = Run(name, False), Run(name, False)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend=backend)
+    for beta in (0.9, 0.85, 0.8, 0.3, 0.7, 0.95):
+        for group in (run.optimizer.param_groups[0], expected.optimizer.param_groups[0]):
+            group["betas"] = (beta, 0.999 - beta / 100)
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()], 1e-5)
+    found = framejit.statistics()
+    assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (2, 0, 1), found
+
+
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "OneCycleLR": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20),
     "ReduceLROnPlateau": lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, patience=1),
