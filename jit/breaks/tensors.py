@@ -399,7 +399,8 @@ class StepInPlace(BreakOf):
 
     The call is split there, and the step is made between two graphs. Steps of torch's schedulers compute only with Python numbers. They are usually made
     after the graph, without a split. The exceptions are steps for a learning rate that is a tensor, steps that may warn or have an argument, steps in a call
-    in which another step changes the same learning rates, and schedules in the program's own code that do more than compute a number.
+    in which another step changes the same learning rates, or in which the optimizer's next step needs them, and schedules in the program's own code that do
+    more than compute a number.
     """
 
     id = "FJ079"

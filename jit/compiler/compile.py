@@ -28,6 +28,7 @@ from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import beside, loader
 from framejit.driver.compiled_module import home
 from framejit.driver.entry_spec import EntrySpec, Replacement, adopt, ended, for_one_call, make, run_uncompiled
+from framejit.driver.history import Family
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
 from framejit.graph.demands import RestartVarying, RestartWith
@@ -43,7 +44,7 @@ from framejit.torch_state.peer import left_alone
 from framejit.torch_state.transforms_in_force import temporarily_clear_interpreter_stack
 from framejit.tracing import boundary
 from framejit.tracing.is_compiling import AnswerWithheld, Withheld
-from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
+from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -80,7 +81,7 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
     that leaves gradients to autograd.
     """
     options, frame_id, stopwatch = request.options, next(_frames), compilation.stopwatch
-    breaks_at: dict[Place, breaks.Break] = {}
+    breaks_at: dict[Place, breaks.Break] = dict(request.family.breaks_at)
     terms = first = first_terms(request)
     withheld = Withheld(request.family.withheld)
     while True:
@@ -105,8 +106,7 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
             except Exception:
                 breaks_at[ahead.place] = ahead.reason
         except Restart as restart_at:
-            assert restart_at.place not in breaks_at, restart_at
-            breaks_at[restart_at.place] = restart_at.reason
+            note_break(restart_at, breaks_at, request.family)
         except LeftToAutograd as error:
             request = left_to_autograd(request, error)
             options = request.options
@@ -118,6 +118,14 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
             terms = given_up
         finally:
             tracer.dispose()
+
+
+def note_break(restart_at: Restart, breaks_at: dict[Place, breaks.Break], family: Family) -> None:
+    """Note where the next trace must break, and whether later traces of the compiled function and of its resume functions must too."""
+    assert restart_at.place not in breaks_at, restart_at
+    breaks_at[restart_at.place] = restart_at.reason
+    if isinstance(restart_at, RestartForGood):
+        family.breaks_at[restart_at.spot] = restart_at.reason
 
 
 def first_terms(request: CompileRequest) -> TraceTerms:

@@ -32,6 +32,7 @@ class Family:
         refuted: predictions of exceptions that turned out wrong, by `Prediction.key`, with the break reason that the next trace gives instead.
         lessons: how often one of the functions has learnt that values change from call to call.
         withheld: the places where `is_compiling()` gives False, since the program raises if it gives True: see tracing/is_compiling.py.
+        breaks_at: ranges of the program's text at which every trace must break, and why: see tracing/stops.py.
         takes_first_steps: whether first steps of optimizers have occurred more than once, so that it pays to compile them.
         varying: the sizes and numbers that have been seen to vary by one of the functions, by their paths in the compiled function itself.
         numbers: the numbers that entries of these functions have fixed first, by such paths.
@@ -42,6 +43,7 @@ class Family:
         self.refuted: dict[Any, breaks.Break] = {}
         self.withheld: frozenset[tuple[UserFrame, ...]] = frozenset()
         self.lessons = 0
+        self.breaks_at: dict[tuple[Any, ...], breaks.Break] = {}
         self.takes_first_steps = False
         self.varying: Mapping[Path, Dimensions] = {}
         self.numbers: dict[Path, float] = {}
@@ -112,7 +114,7 @@ class Families:
         """Forget everything: part of `reset()`."""
         self._known.clear()
         self._without.lessons = 0
-        self._without.varying, self._without.numbers = {}, {}
+        self._without.varying, self._without.numbers, self._without.breaks_at = {}, {}, {}
         self._without.withheld = frozenset()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
+from framejit.breaks import Break
 from framejit.errors import UserFrame
 from framejit.graph.metadata import UserPlace
 from framejit.guards.kinds import Guard
@@ -38,6 +39,12 @@ class RunningTrace(VM, Protocol):
 
     def user_line(self) -> UserLine | None:
         """The line of the program that is being traced."""
+
+    def spot(self) -> tuple[tuple[Any, ...], Break | None]:
+        """The present range of the program's text, and the reason to break there, if a trace of the compiled function has found one (`restart_for_good`)."""
+
+    def restart_for_good(self, spot: tuple[Any, ...], reason: Break) -> NoReturn:
+        """Restart the trace, to break at this range of the program's text, as later traces of the compiled function and of its resume functions do too."""
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has read, including those that were read before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import Any
 
 from framejit import breaks
 from framejit.ceval.frame import Frame
@@ -11,7 +12,7 @@ from framejit.errors import UserFrame
 from framejit.program import classes
 from framejit.said.directives import Directives
 
-Place = CodeType | tuple[CodeType, int]
+Place = CodeType | tuple[CodeType, int] | tuple[Any, ...]
 
 
 class GraphBreak(Exception):
@@ -37,13 +38,22 @@ class Restart(Exception):
     """Signal: the trace has made something that it should have left to native code: an iterator that ends or continues elsewhere, or a tensor whose own
     gradient is needed. The trace is restarted from the beginning of its frame, and breaks where that is made.
 
-    `place`: a generator function's code, or an instruction: its code and index.
+    `place`: a generator function's code, an instruction (its code and index), or a range of the program's text (see UserFrame.range).
     """
 
     def __init__(self, place: Place, reason: breaks.Break) -> None:
         super().__init__(str(reason))
         self.place = place
         self.reason = reason
+
+
+class RestartForGood(Restart):
+    """Signal: the trace is restarted, and breaks at a range of the program's text. Later traces of the compiled function and of its resume functions break
+    there too, since they would find the same."""
+
+    def __init__(self, spot: tuple[Any, ...], reason: breaks.Break) -> None:
+        super().__init__(spot, reason)
+        self.spot = spot
 
 
 class Ahead(Exception):

@@ -63,7 +63,7 @@ from framejit.torch_state.symbols import need_data
 from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
-from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
+from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -401,8 +401,15 @@ class Tracer:
             self.unsupported(self.breaks_at[place])
         return place
 
+    def spot(self) -> tuple[tuple[Any, ...], breaks.Break | None]:
+        spot = self.user_stack()[-1].range
+        return spot, self.breaks_at.get(spot)
+
     def restart(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
         raise Restart(place, reason)
+
+    def restart_for_good(self, spot: tuple[Any, ...], reason: breaks.Break) -> NoReturn:
+        raise RestartForGood(spot, reason)
 
     def ahead(self, run: Callable[[], object], reason: breaks.Break) -> NoReturn:
         raise Ahead(run, self.place(), reason)

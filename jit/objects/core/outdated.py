@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any, NoReturn
 
 from framejit.breaks import Break, LaterValue
@@ -124,15 +123,15 @@ class LaterList(ListObject):
 class Outdated(Object):
     """A value of any type by which native code replaces another one.
 
-    `place`: the instruction that makes the native code run, see `VM.place`. If a value of this kind would have to be built, the trace is restarted, and
-    breaks there. `text`: a description for reports.
+    `outcome`: what the native code leaves. If a value of this kind would have to be built, the trace is restarted, and breaks at the place of its effect.
+    `text`: a description for reports.
     """
 
-    __slots__ = ("vm", "place", "reason", "text")
+    __slots__ = ("vm", "outcome", "reason", "text")
 
-    def __init__(self, vm: VM, place: tuple[CodeType, int], reason: Break, text: str) -> None:
+    def __init__(self, vm: VM, outcome: CallOutcome, reason: Break, text: str) -> None:
         self.vm = vm
-        self.place = place
+        self.outcome = outcome
         self.reason = reason
         self.text = text
         self.source = None
@@ -148,4 +147,4 @@ class Outdated(Object):
         return "a value that native code has changed"
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.restart(self.place, self.reason)
+        self.vm.restart(self.outcome.effect.place, self.reason)

@@ -19,7 +19,7 @@ from torch.optim.optimizer import _use_grad_for_differentiable
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
-from framejit.library.torch.optim import optimizer_steps
+from framejit.library.torch.optim import optimizer_steps, schedulers
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, rules_of_code, runs_uncompiled
@@ -72,6 +72,7 @@ runs_uncompiled(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_tr
 def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A step of one of torch's optimizers, inside what STEP does around it."""
     rest_on(vm, function)
+    schedulers.make_in_place(vm, args[0])
     return vm.call_app(app.step, [vm.from_real(wrapped(function.value)), *args], kwargs)
 
 

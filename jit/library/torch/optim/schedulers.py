@@ -15,6 +15,9 @@ from torch.optim import lr_scheduler, swa_utils
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.demands import RestartVarying
+from framejit.guards.kinds import Equals
+from framejit.guards.source import Item
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.core.outdated import CallOutcome, LaterList, LaterNumber, Outdated
@@ -30,6 +33,7 @@ from framejit.program import code_kinds
 from framejit.quick_dataclass import dataclass
 
 MADE_NATIVELY = breaks.StepInPlace("something looks at what it changes, or changes it before it does")
+NEEDED = breaks.StepInPlace("a later step of the optimizer needs what it changes")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
 CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it reads what the program has measured
@@ -47,16 +51,25 @@ OUTERMOST = breaks.OptimizerStep("a learning rate scheduler")
 KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
 """Attributes of schedulers that no step changes."""
 KEPT_IN_GROUPS = frozenset({"params"})
+CHANGED = ("lr", "momentum", "betas")
+"""Settings in groups of parameters that steps of torch's schedulers change."""
 COUNTS = frozenset({"last_epoch", "_step_count"})
 """Attributes of schedulers that are ints, and stay ints."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStep:
-    """A step of a scheduler, to be made for real. `mark`: the trail's position when it was asked for; `runs_rules`: it calls functions of the program."""
+    """A step of a scheduler, to be made for real.
+
+    Attributes:
+        place, spot: where the program makes it, see the VM.
+        mark: the trail's position when it was asked for.
+        runs_rules: whether it calls functions of the program.
+    """
 
     vm: VM
     place: tuple[CodeType, int]
+    spot: tuple[Any, ...]
     mark: int
     outcome: CallOutcome
     runs_rules: bool
@@ -153,7 +166,7 @@ def namespace_of(vm: VM, scheduler: Object) -> DictObject:
     return found
 
 
-def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index: int, key: str, value: Object) -> Object:
+def later_value(vm: VM, outcome: CallOutcome, index: int, key: str, value: Object) -> Object:
     """The replacement of a value that a step changes. Floats stay floats, and the learning rates that were set last stay a list of as many floats."""
     value = vm.observe(value)
     if value.cls is float or (value.cls is int and key in COUNTS):
@@ -162,14 +175,41 @@ def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index
         rates = value.items(vm)
         if all(vm.observe(rate).cls is float for rate in rates):
             return LaterList(len(rates), outcome, index, key)
-    return Outdated(vm, place, MADE_NATIVELY, repr(key))
+    return Outdated(vm, outcome, MADE_NATIVELY, repr(key))
+
+
+def make_varying(vm: TorchVM, scheduler: Object) -> None:
+    """Restart the trace with symbols for numbers that it has fixed, and that a step of a scheduler, made natively, will have replaced by the next call."""
+    dynamic = vm.graph.dynamic
+    if dynamic.fixed or not (dynamic.floats and dynamic.compares):
+        return
+    changed = [group.source.child(Item, key).path() for group in groups_of(vm, scheduler) if group.source is not None for key in CHANGED]
+    fixed = {guard.source.path() for guard in vm.guards.all() if type(guard) is Equals and type(guard.value) is float}
+    paths = frozenset(path for path in fixed if path not in dynamic.varying and any(path[: len(each)] == each for each in changed))
+    if paths:
+        raise RestartVarying(paths)
+
+
+def make_in_place(vm: TorchVM, optimizer: Object) -> None:
+    """Have a step of a scheduler be made natively, in its place, if it changes the optimizer's groups of parameters: a step of the optimizer, which is about to
+    be traced, needs the new values. Both its arithmetic and what precedes it are in the graph that begins after the scheduler's step."""
+    groups = vm.observe(abstract.getattr_(vm, optimizer, "param_groups"))
+    found = [vm.observe(group) for group in groups.items(vm)] if isinstance(groups, ListObject) else []
+    for group in found:
+        for key in group.value if isinstance(group, DictObject) and group.source is not None else ():
+            value = group.known(key)  # type: ignore[attr-defined]
+            if isinstance(value, (LaterNumber, Outdated)):
+                vm.restart_for_good(value.outcome.effect.spot, NEEDED)
 
 
 def step(function: Callable[[Any], None]) -> None:
     """Register a step, which is this function, to be made after the graph."""
 
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
-        place = vm.place()
+        place, (spot, needed) = vm.place(), vm.spot()
+        if needed is not None:
+            make_varying(vm, self)
+            vm.unsupported(needed)
         if args or kwargs:
             break_graph(vm, "it has an argument")
         changed = check_scheduler(vm, self)
@@ -185,12 +225,12 @@ def step(function: Callable[[Any], None]) -> None:
         runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
         dicts = [*namespaces.values(), *groups.values()]
         outcome = CallOutcome(function, changed[0], dicts)
-        outcome.effect = SchedulerStep(vm, place, vm.trail.mark(), outcome, runs_rules)
+        outcome.effect = SchedulerStep(vm, place, spot, vm.trail.mark(), outcome, runs_rules)
         vm.effects.in_order(outcome.effect)
         cycles = any(issubclass(scheduler.cls, OF_MOMENTA) for scheduler in changed)
         for index, each in enumerate(dicts):
             kept = KEPT if index < len(namespaces) else KEPT_IN_GROUPS if cycles else frozenset(each.value) - {"lr"}
-            each.outdate(vm, kept, lambda key, value, index=index: later_value(vm, place, outcome, index, key, value))  # type: ignore[misc]
+            each.outdate(vm, kept, lambda key, value, index=index: later_value(vm, outcome, index, key, value))  # type: ignore[misc]
         return vm.const(None)
 
     models(function)(model)

@@ -493,3 +493,62 @@ def test_a_step_that_cannot_wait_splits_the_call_and_leaves_the_rest_compiled(
     found = framejit.statistics()
     first_steps = sum(reason.startswith("FJ040") for reason in found["reasons"])
     assert found["graphs"] and found["graph_breaks"] and found["fallbacks"] == first_steps, found["reasons"]
+
+
+class Epoch(Training):
+    """Training of which one call makes several steps."""
+
+    def learn_all(self) -> list[Any]:
+        losses = []
+        for index in range(4):
+            self.optimizer.zero_grad()
+            losses.append(float(self.learn()) + index)
+            self.scheduler.step()
+        return losses
+
+    def learn_all_but_one(self) -> list[Any]:
+        """A step of the scheduler may raise in the loop, which ends there."""
+        try:
+            return self.learn_all() + self.learn_all()
+        except ValueError as error:
+            return [str(error)]
+
+    def set_the_rate(self) -> list[Any]:
+        losses = []
+        for index in range(4):
+            losses.append(self.step())
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.1 / (index + 1)
+        return losses
+
+    def in_turn(self) -> Any:
+        advance = self.scheduler.step
+        for run in (self.learn, advance, self.learn, advance):
+            run()
+        return self.model.weight.sum().detach()
+
+
+def epochs_of(program: Callable[[Any], Any], name: str, wrap: Callable[[Any], Any]) -> list[Any]:
+    """Return what calls of a program give, and the state after each. They may make more steps than OneCycleLR has."""
+    training, told = Epoch(SCHEDULES[name]), []
+    run = wrap(program)
+    for call in range(5):
+        told.append((run(training), *training.seen()))
+        if call == 1:
+            training.optimizer.param_groups[0]["lr"] = 0.02  # the program, between two calls
+    return told
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
+@pytest.mark.parametrize("name", ["CosineAnnealingLR", "OneCycleLR", "SequentialLR", "LambdaLR"])
+@pytest.mark.parametrize("program, broken", [(Epoch.learn_all, True), (Epoch.learn_all_but_one, True), (Epoch.in_turn, True), (Epoch.set_the_rate, False)])
+def test_the_next_step_of_the_optimizer_is_compiled_after_the_schedulers(program: Callable[[Any], Any], broken: bool, name: str) -> None:
+    """The scheduler's step is made between two graphs, and each step of the optimizer is in one."""
+    framejit.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = epochs_of(program, name, lambda f: f)
+        assert epochs_of(program, name, lambda f: framejit.compile(f, backend="eager")) == expected
+    found = framejit.statistics()
+    assert not any("Adam.step" in reason or "SGD.step" in reason for reason in found["reasons"]), found
+    assert not broken or "FJ079" in str(found["reasons"]), found
