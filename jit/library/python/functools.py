@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from abc import ABCMeta, get_cache_token
 from collections.abc import Sequence
 from types import MethodType
@@ -27,16 +28,17 @@ app(functools.cmp_to_key)(plain.cmp_to_key)
 app(functools.cached_property.__get__)(plain.cached_property_get)
 find_implementation: Any = vars(functools)["_find_impl"]
 DISPATCH: Any = functools.singledispatch(len).dispatch  # type: ignore[arg-type]
+CACHE = weakref.WeakKeyDictionary
+"""The class of the cache of a function of functools.singledispatch, unless the program has replaced it."""
 
 
 @rules_of_code(DISPATCH.__code__)
 def dispatch(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """The `dispatch` of a function of functools.singledispatch. What it remembers follows from what is registered, and isn't asked."""
+    """The `dispatch` of a function of functools.singledispatch. What its cache holds follows from what is registered, and isn't asked."""
     if kwargs or len(args) != 1 or not isinstance(function, FunctionObject) or not issubclass(vm.observe(args[0]).cls, type):
         return None
-    cell = function.cells(vm)[DISPATCH.__code__.co_freevars.index("registry")]
-    registry = cell.load(vm) if isinstance(cell, CellObject) else None
-    if registry is None:
+    registry, cache = variable_of(vm, function, "registry"), variable_of(vm, function, "dispatch_cache")
+    if registry is None or cache is None or vm.observe(cache).cls is not CACHE:
         return None
     cls = vm.observe(args[0]).constant(vm)
     if operators.contains(vm, registry, args[0]).constant(vm):
@@ -46,6 +48,12 @@ def dispatch(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Obj
         vm.guards.read(get_cache_token)
         return abstract.getitem(vm, registry, vm.const(best_of(vm, cls, keys)))
     return abstract.call(vm, vm.pin(find_implementation), [args[0], registry])
+
+
+def variable_of(vm: VM, function: FunctionObject, name: str) -> Object | None:
+    """The value of a free variable of a `dispatch`."""
+    cell = function.cells(vm)[DISPATCH.__code__.co_freevars.index(name)]
+    return cell.load(vm) if isinstance(cell, CellObject) else None
 
 
 def best_of(vm: VM, cls: type, keys: dict[type, type]) -> type:

@@ -51,7 +51,8 @@ def picked_item(vm: VM, items: Object, elements: Sequence[Object], key: Object) 
     """The item of a list with these elements at an index from outside that the trace doesn't know, and that is guarded. None if the list has to find the item.
     Notes either."""
     item = None
-    if isinstance(key, NumberObject) and key.pending and key.source is not None and key.sym is None and -len(elements) <= key.value < len(elements):
+    is_index = isinstance(key, NumberObject) and key.cls is int and key.pending and key.source is not None and key.sym is None
+    if is_index and -len(elements) <= key.value < len(elements):
         item = settle(elements[key.value])
     attributes = None if item is None else attributes_of(item)
     if attributes is None or not isinstance(item, UserObject):

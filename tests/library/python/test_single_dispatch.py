@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import functools
+import weakref
 
 import torch
 
@@ -115,3 +116,24 @@ def test_methods_and_functions_that_the_compiled_function_makes():
     compiled = framejit.compile(program, backend="eager")
     for _ in range(2):
         assert torch.equal(compiled(torch.ones(2)), program(torch.ones(2)))
+
+
+def test_a_cache_that_the_program_has_put_in_place_of_the_usual_one(monkeypatch):
+    asked = []
+
+    class Asked(dict):
+        def __getitem__(self, cls):
+            asked.append(cls)
+            return super().__getitem__(cls)
+
+    monkeypatch.setattr(weakref, "WeakKeyDictionary", Asked)
+    weight = generic()
+
+    def program(x):
+        return x * weight(2) + weight(3)
+
+    found = framejit.compile(program, backend="eager")(torch.ones(2))
+    calls = asked.copy()
+    weight._clear_cache()
+    asked.clear()
+    assert torch.equal(found, program(torch.ones(2))) and calls == asked == [int, int]

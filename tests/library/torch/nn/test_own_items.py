@@ -374,6 +374,13 @@ def test_an_index_out_of_range(copied: list[str]) -> None:
         framejit.compile(model, backend="eager")(x())
 
 
+def test_an_index_that_is_no_int(copied: list[str]) -> None:
+    model = Stack()
+    model.layers[2].index = 2.0  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="not float"):
+        framejit.compile(model, backend="eager")(x())
+
+
 class Inside(nn.Module):
     """A layer with two layers inside, each with a cache's part of its own."""
 
