@@ -34,6 +34,7 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
 from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
 from framejit.backends.memory import outputs_of
+from framejit.backends.order_in_memory import keep_order
 from framejit.backends.regions.pieced import compile_pieces
 from framejit.backends.regions.pieces import Piece
 from framejit.backends.regions.regions import pieces_to_compile
@@ -145,6 +146,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         frozen = freeze(inner)
         inner = frozen.request
     detach_views(inner.gm)
+    keep_order(inner.gm, inner.fake_mode)
     annotate(inner)
     if any(is_distributed(type(node.meta.get("example_value"))) for node in inner.gm.graph.nodes):
         forget_layouts()
