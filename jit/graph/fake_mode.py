@@ -351,9 +351,9 @@ class TraceConverter(FakeTensorConverter):
             made = new_fake(mode, elem, tensor.device)
         made.constant = constant
         if tensor.requires_grad:
-            made.requires_grad = True
-            if not tensor.is_leaf:
-                with as_inference(tensor):
+            with as_inference(tensor):
+                made.requires_grad = True
+                if not tensor.is_leaf:
                     made = torch._C._functions.DelayedError("the gradient goes on outside of the graph", 1)(made)  # type: ignore[assignment]
         memory.storage_memo[number] = made.untyped_storage()
         if storage.size() == 0:

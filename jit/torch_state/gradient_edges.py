@@ -17,9 +17,9 @@ def edge_of(value: Any) -> GradientEdge | None:
     """The edge along which the gradient of a tensor goes; None if there is none, as for a view of a leaf that was made under `no_grad`."""
     if not requires_grad(value):
         return None
-    if value.grad_fn is None:
-        with torch.enable_grad():
-            following, _ = value.view_as(value).grad_fn.next_functions[0]  # type: ignore[union-attr]
-        if following is None:
-            return None
-    return get_gradient_edge(value)
+    with torch.inference_mode(False), torch.enable_grad():
+        if value.grad_fn is None:
+            record = value.view_as(value).grad_fn  # None for a tensor of the inference mode
+            if record is None or record.next_functions[0][0] is None:
+                return None
+        return get_gradient_edge(value)

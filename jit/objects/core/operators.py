@@ -227,7 +227,9 @@ def is_refused(vm: VM, a: Object, b: Object, name: str) -> bool:
     if b.is_knowable():
         return False
     owner = a.cls if a.cls in FOLDABLE else owner_of_slot(vm.raw_type_lookup(a.cls, name))
-    return owner in FOLDABLE and not (owner in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(owner, (owner,)))
+    if owner not in FOLDABLE or not issubclass(a.cls, owner):  # the slot of a class that isn't a base raises TypeError
+        return False
+    return not (owner in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(owner, (owner,)))
 
 
 def owner_of_slot(found: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import pytest
 import torch
@@ -178,3 +179,21 @@ def test_class_methods_make_a_new_instance_in_each_call():
     compiled = framejit.compile(lambda: (Counted.from_bytes(b"\x01", "big"), Counted.made), backend="eager")
     (first, count), (second, later) = compiled(), compiled()
     assert first is not second and type(first) is Counted and (count, later) == (1, 2)
+
+
+def test_methods_of_a_class_that_is_no_base():
+    class Mixed(int):
+        __eq__, __lt__, __add__ = str.__eq__, float.__lt__, str.__add__
+        __hash__ = int.__hash__
+
+    def f():
+        number, found = Mixed(3), []
+        for operation in (operator.eq, operator.lt, operator.add):
+            for other in (number, 3, "3"):
+                try:
+                    found.append(operation(number, other))
+                except TypeError as error:
+                    found.append(str(error))
+        return found
+
+    assert framejit.compile(f, backend="eager")() == f()

@@ -658,3 +658,26 @@ def test_gradients_for_a_view_that_was_made_without_gradients(backend: str) -> N
             program(torch.arange(4.0).requires_grad_(), is_split)
         with pytest.raises(RuntimeError, match="not have been used in the graph"):
             framejit.compile(program, backend=backend)(torch.arange(4.0).requires_grad_(), is_split)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_in_the_inference_mode(backend: str) -> None:
+    """None are recorded there: eager raises, for a parameter and for a tensor of that mode, which requires a gradient all the same."""
+
+    def program(x: torch.Tensor) -> Any:
+        return torch.autograd.grad(x.square().sum(), x)[0]
+
+    parameter, compiled = torch.ones(3, requires_grad=True), framejit.compile(program, backend=backend)
+    with torch.inference_mode():
+        for x in (parameter, torch.ones(3).requires_grad_()):
+            for function in (program, compiled):
+                with pytest.raises(RuntimeError, match="does not require grad"):
+                    function(x)
+
+
+def test_a_tensor_of_the_inference_mode_that_requires_a_gradient() -> None:
+    with torch.inference_mode():
+        x = torch.ones(3).requires_grad_()
+    with torch.no_grad():
+        found = framejit.compile(lambda t: t.exp() * 2, backend="eager")(x)
+    assert torch.equal(found, x.detach().exp() * 2) and not found.requires_grad
