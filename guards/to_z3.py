@@ -6,6 +6,7 @@ A condition counts as true if Python computes it without an error and finds it t
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -157,7 +158,8 @@ def _rational(t: Translation, e: Any) -> NumberTerm:
 
 @worth(sympy.Float)
 def _float(t: Translation, e: Any) -> NumberTerm:
-    return t.finite(Fraction(float(e)))
+    number = float(e)
+    return t.finite(Fraction(number)) if math.isfinite(number) else _not_finite(t, e)  # a product of two floats may be larger than any of Python's
 
 
 @worth(constants.Infinity, constants.NegativeInfinity, IntInfinity, NegativeIntInfinity, constants.NaN)

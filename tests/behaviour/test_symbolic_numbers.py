@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import operator
 import weakref
@@ -421,9 +422,25 @@ def test_constants_beyond_64_bits() -> None:
         assert [compiled(*call) for call in calls] == [function(*call) for call in calls]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda a, n, m: a if n <= a else n, lambda a, n, m: 1 if a + n < m else 2, lambda a, n, m: 1 if a * n >= m else 2, lambda a, n, m: sorted([a, n, m])],
+    ids=["branch", "sum", "product", "sorted"],
+)
+def test_ints_that_may_not_be_exact_as_floats(function) -> None:
+    """Guards can't compare them with floats: their values are guarded."""
+    framejit.reset()
+    compiled = framejit.compile(lambda x, *args: (x + 1, function(*args)), backend="eager")
+    varied = [(0.5, 1, 3), (1.5, 7, 4)]
+    large = itertools.product((0.0, 2.0**53, -1e18), (2**53 - 1, 2**53 + 1, -(2**63)), (4, 2**53 + 1, 2**63 - 1, -(2**63)))
+    for call in [*varied, *itertools.islice(large, 0, None, 3)]:
+        assert repr(compiled(torch.ones(2), *call)[1]) == repr(function(*call)), call
+
+
 @settings(max_examples=100, deadline=None)
 @example(("+", 0.5, ("<=", "a", "n")), [(-1.5, 0.5, 0, 1), (0.25, 0.0, 3, 9), (5e-324, 0.5, -(2**63), -4)])
 @example(("max of two", "a", "n"), [(1.0, 0.0, 0, 0), (0.0, 0.0, 0, 0), (0.0, 0.0, 2**63 - 1, 0)])
+@example(("max of two", "a", "n"), [(0.0, 0.0, 0, 0), (0.0, 0.0, 0, 0), (0.0, 0.0, 2**53 + 1, 0), (0.5, 0.0, 2**53 + 1, 0), (2.0**53, 0.0, 2**53 + 1, 0)])
 @given(TREES, st.lists(st.tuples(FLOATS, FLOATS, INTS, INTS), min_size=3, max_size=5))
 def test_random_arithmetic(tree, calls) -> None:
     """Numbers that vary from the second call on, in one expression: Python's own values, types and errors."""

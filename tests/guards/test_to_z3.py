@@ -152,6 +152,13 @@ def test_python_does_not_say_what_sympy_leaves_open(expression: Any) -> None:
         value_of(expression, {"x": 1.0, "y": float("nan")})
 
 
+def test_a_product_of_floats_that_none_is_equal_to_is_infinite() -> None:
+    product = sympy.Float(2.0**53) * sympy.Float(1e300)
+    assert value_of(product, {}) == float("inf")
+    terms = Translation(CONTEXT)
+    assert z3.is_true(z3.simplify(terms.truth(sympy.StrictGreaterThan(product, sympy.Float(1e308), evaluate=False))))
+
+
 def test_an_integer_is_an_int64() -> None:
     possible = Possible(s)
     assert possible.is_possible({}, 2**63 - 1) and possible.is_possible({}, -(2**63))

@@ -553,7 +553,9 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
 
 
 def decided(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of two numbers, one of which is a float, that guards compute; None if they can't."""
+    """A comparison of two numbers, one of which is a float, that guards compute; None if they can't, as with an int that isn't exact as a float."""
+    if any(number.cls is int and abs(number.value) > EXACT_IN_FLOAT for number in (left, right)):
+        return None
     outcome = vm.graph.shapes.decide_floats(symbol, left, right)
     return None if outcome is None else vm.const(outcome)
 
