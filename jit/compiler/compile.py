@@ -125,7 +125,7 @@ def note_break(restart_at: Restart, breaks_at: dict[Place, breaks.Break], family
     assert restart_at.place not in breaks_at, restart_at
     breaks_at[restart_at.place] = restart_at.reason
     if isinstance(restart_at, RestartForGood):
-        family.breaks_at[restart_at.spot] = restart_at.reason
+        family.breaks_at[restart_at.place] = restart_at.reason
 
 
 def first_terms(request: CompileRequest) -> TraceTerms:

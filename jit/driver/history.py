@@ -43,7 +43,7 @@ class Family:
         self.refuted: dict[Any, breaks.Break] = {}
         self.withheld: frozenset[tuple[UserFrame, ...]] = frozenset()
         self.lessons = 0
-        self.breaks_at: dict[tuple[Any, ...], breaks.Break] = {}
+        self.breaks_at: dict[Any, breaks.Break] = {}
         self.takes_first_steps = False
         self.varying: Mapping[Path, Dimensions] = {}
         self.numbers: dict[Path, float] = {}

@@ -10,7 +10,6 @@ from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
 from framejit.driver.upcalls import Upcalls
-from framejit.process.own_files import found_at_once
 from framejit.process.when_needed import load
 from framejit.quick_dataclass import dataclass
 
@@ -58,7 +57,6 @@ def loaded() -> CompilerProper | None:
 def compiler() -> CompilerProper:
     """The compiler's functions. The first call loads the compiler."""
     if _offered is None:
-        with found_at_once():
-            load("framejit.compiler.compile")
+        load("framejit.compiler.compile")
     assert _offered is not None
     return _offered

@@ -200,8 +200,9 @@ def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Map
 
 
 def run_on_plain(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. NotImplemented: the kernel has to get the fakes, since
-    the result shares memory with them or depends on their device; or may get them, since torch's distributed tensors have been imported."""
+    """The result of an operator's kernel for tensors on the device `meta` in the place of the fakes. Returns NotImplemented if the kernel
+    must run on the fakes themselves, since the result shares their memory or depends on their device, and where torch's distributed tensors have been imported,
+    so that there is no import to avoid."""
     if is_loaded(DISTRIBUTED):
         return NotImplemented
     if func is PERMUTE and len(args) == 2 and (numbers := permuted(*args)) is not None:

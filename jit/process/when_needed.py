@@ -48,8 +48,8 @@ def when_needed(name: str) -> Any:
 
 
 STAND_INS: dict[str, ModuleType] = {}
-"""What is in `sys.modules` for modules that haven't been imported, by their names. All of it is taken away before one of them is
-imported, since they import one another."""
+"""The modules in `sys.modules` that stand in for ones that haven't been imported, by name. All are removed before one of the real
+modules is imported, since these import one another."""
 
 
 def is_loaded(name: str) -> bool:

@@ -104,7 +104,7 @@ def standing_in() -> Iterator[None]:
     STAND_INS.update(made)
     sys.modules.update(made)
     vars(PARENT)[NAME] = made[SHAPES]
-    sys.meta_path.append(finder := Finder())  # whose removal moves no other one, since another thread may be going through them
+    sys.meta_path.append(finder := Finder())  # at the end: another thread may be iterating over the list when it is removed
     try:
         yield
     finally:

@@ -51,10 +51,6 @@ class RestartForGood(Restart):
     """Signal: the trace is restarted, and breaks at a range of the program's text. Later traces of the compiled function and of its resume functions break
     there too, since they would find the same."""
 
-    def __init__(self, spot: tuple[Any, ...], reason: breaks.Break) -> None:
-        super().__init__(spot, reason)
-        self.spot = spot
-
 
 class Ahead(Exception):
     """Signal: `run` must be called for real, ahead of the trace, which is then restarted. If the call raises, the trace breaks at `place`."""

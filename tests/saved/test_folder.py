@@ -33,7 +33,7 @@ def test_writers_that_are_killed_leave_whole_files(tmp_path: pathlib.Path, kills
                 folder.write_entry(tmp_path, f"{number} {count}".encode() * 5000)
                 os.write(writes, b"." if count == 0 else b"")
             os._exit(0)
-        assert os.read(reads, 1)  # it has written one
+        assert os.read(reads, 1)  # the child has written an entry
         time.sleep(dice.random() * 0.01)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
