@@ -40,10 +40,13 @@ class RunningTrace(VM, Protocol):
     def user_line(self) -> UserLine | None:
         """The line of the program that is being traced."""
 
-    def spot(self) -> tuple[tuple[Any, ...], Break | None]:
-        """The present range of the program's text, and the reason to break there, if a trace of the compiled function has found one (`restart_for_good`)."""
+    def user_range(self) -> tuple[Any, ...]:
+        """The range of the program's text that is being traced."""
 
-    def restart_for_good(self, spot: tuple[Any, ...], reason: Break) -> NoReturn:
+    def break_known_at(self, text_range: tuple[Any, ...]) -> Break | None:
+        """The reason to break at a range of the program's text, if a trace of the compiled function has found one (`restart_for_good`)."""
+
+    def restart_for_good(self, text_range: tuple[Any, ...], reason: Break) -> NoReturn:
         """Restart the trace, to break at this range of the program's text, as later traces of the compiled function and of its resume functions do too."""
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:

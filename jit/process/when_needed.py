@@ -52,10 +52,14 @@ STAND_INS: dict[str, ModuleType] = {}
 modules is imported, since these import one another."""
 
 
+def is_there(name: str) -> bool:
+    """Return whether something is in `sys.modules` for a name, other than what framejit itself has put there for the time of a trace."""
+    return name in sys.modules and (name not in STAND_INS or sys.modules[name] is not STAND_INS[name])
+
+
 def is_loaded(name: str) -> bool:
     """Return whether a module has been imported, by anyone, to its end."""
-    module = sys.modules.get(name)
-    return module is not None and module is not STAND_INS.get(name) and not is_being_imported(name)
+    return is_there(name) and sys.modules[name] is not None and not is_being_imported(name)
 
 
 def is_being_imported(name: str) -> bool:

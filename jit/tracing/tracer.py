@@ -401,15 +401,17 @@ class Tracer:
             self.unsupported(self.breaks_at[place])
         return place
 
-    def spot(self) -> tuple[tuple[Any, ...], breaks.Break | None]:
-        spot = self.user_stack()[-1].range
-        return spot, self.breaks_at.get(spot)
+    def user_range(self) -> tuple[Any, ...]:
+        return self.user_stack()[-1].range
+
+    def break_known_at(self, text_range: tuple[Any, ...]) -> breaks.Break | None:
+        return self.breaks_at.get(text_range)
 
     def restart(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
         raise Restart(place, reason)
 
-    def restart_for_good(self, spot: tuple[Any, ...], reason: breaks.Break) -> NoReturn:
-        raise RestartForGood(spot, reason)
+    def restart_for_good(self, text_range: tuple[Any, ...], reason: breaks.Break) -> NoReturn:
+        raise RestartForGood(text_range, reason)
 
     def ahead(self, run: Callable[[], object], reason: breaks.Break) -> NoReturn:
         raise Ahead(run, self.place(), reason)

@@ -131,6 +131,42 @@ def test_a_traced_function_imports_the_module() -> None:
     """) == [2.0, 2.0, 2.0]
 
 
+FIRST_CALLS = {
+    "in": "if 'sympy' in sys.modules: y = y + 1",
+    "get": "if sys.modules.get(SHAPES) is not None: y = y + 1",
+    "item": """
+        try:
+            sys.modules["sympy.core"]
+        except KeyError:
+            y = y + 2""",
+    "of Python": "if '_pydecimal' in sys.modules: y = y + 1",
+    "of nobody": "if 'framejit_no_such_module' in sys.modules: y = y + 1",
+    "there": "if 'torch' in sys.modules: y = y + 1",
+    "len": "if len(sys.modules) > 5: y = y + 1",
+    "any": "if any(name == 'sympy' for name in list(sys.modules)): y = y + 1",
+    "import": "import sympy; y = y + sympy.Integer(2).p",
+}
+SPLIT = FIRST_CALLS.keys() - {"of nobody", "there"}
+
+
+@pytest.mark.parametrize("case", FIRST_CALLS)
+def test_a_program_that_looks_for_modules_finds_no_stand_in(case: str) -> None:
+    statement = textwrap.indent(textwrap.dedent(FIRST_CALLS[case]), "    ")
+    expected, first, second, splits = run(f"""
+def f(x):
+    y = x * 2
+{statement}
+    return y
+
+x = torch.ones(3)
+compiled = framejit.compile(f, backend="eager")
+first, second = compiled(x).tolist(), compiled(x).tolist()
+found = [f(x).tolist(), first, second, len(framejit.explain(f, backend="eager")(x).breaks)]
+""")
+    assert first == second == expected
+    assert (splits > 0) == (case in SPLIT - {"import"})  # sympy is there now
+
+
 def test_a_kernel_of_others_for_fakes_has_the_module() -> None:
     assert run("""
         from torch.library import custom_op

@@ -21,7 +21,7 @@ import torch
 from framejit import breaks
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Namespace, Object
-from framejit.process.when_needed import is_loaded, load
+from framejit.process.when_needed import is_loaded, is_there, load
 
 LAZY: frozenset[str] = frozenset(getattr(torch, "_lazy_modules", ()))
 """The modules that torch imports when they are asked for as its attributes."""
@@ -69,7 +69,7 @@ def import_submodules(vm: VM, package: Object, names: Any) -> None:
             prefix = vm.observe(abstract.getattr_(vm, package, "__name__")).constant(vm)
             if not isinstance(prefix, str):
                 not_traced(vm, f"{name} out of a package without a name")
-            vm.guards.read(sys.modules.__contains__, f"{prefix}.{name}")
+            vm.guards.read(is_there, f"{prefix}.{name}")
             not_traced(vm, f"{prefix}.{name}, which is not imported yet")
 
 
@@ -112,9 +112,9 @@ def loaded(vm: VM, name: str) -> Object:
     """The module of that name in `sys.modules`."""
     bring(name)
     modules = vm.globals_of(sys.modules)
-    found = modules.lookup(vm, name)
+    found = modules.lookup(vm, name) if is_there(name) else None
     if found is None:
-        vm.guards.read(sys.modules.__contains__, name)
+        vm.guards.read(is_there, name)
         if name.partition(".")[0] in breaks.Debugger.packages:  # it usually comes right before its call
             vm.unsupported(breaks.Debugger(f"import of {name}"))
         not_traced(vm, f"{name}, which is not imported yet")

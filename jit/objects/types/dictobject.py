@@ -8,6 +8,7 @@ original, so a store observes nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container
 from typing import Any
@@ -22,6 +23,7 @@ from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, Not
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
 from framejit.objects.types.iterobject import IteratorObject
+from framejit.objects.types.loadedmodules import going_through_modules, module_found
 from framejit.objects.types.openkeys import is_open, item_at_open_key
 from framejit.program import classes
 
@@ -93,6 +95,8 @@ class DictObject(Namespace):
         source = self.source
         assert source is not None
         value = dict.get(self.value, name, MISSING)
+        if self.value is sys.modules:
+            value = module_found(vm, name, value)
         if value is MISSING:
             vm.guard(KeyAbsent, source, name)
             entry = None
@@ -134,6 +138,8 @@ class DictObject(Namespace):
         """The content that the dict had when the trace met it, in order; guards all keys and their order."""
         source, original = self.source, self.value
         assert source is not None
+        if original is sys.modules:
+            going_through_modules(vm)
         keys = list(dict.__iter__(original))
         ordered = issubclass(self.cls, OrderedDict)
         plain = all(type(key) is str or is_plain(key) for key in keys)

@@ -62,14 +62,14 @@ class SchedulerStep:
     """A step of a scheduler, to be made for real.
 
     Attributes:
-        place, spot: where the program makes it, see the VM.
+        place, text_range: where the program makes it, see the VM.
         mark: the trail's position when it was asked for.
         runs_rules: whether it calls functions of the program.
     """
 
     vm: VM
     place: tuple[CodeType, int]
-    spot: tuple[Any, ...]
+    text_range: tuple[Any, ...]
     mark: int
     outcome: CallOutcome
     runs_rules: bool
@@ -199,14 +199,15 @@ def make_in_place(vm: TorchVM, optimizer: Object) -> None:
         for key in group.value if isinstance(group, DictObject) and group.source is not None else ():
             value = group.known(key)  # type: ignore[attr-defined]
             if isinstance(value, (LaterNumber, Outdated)):
-                vm.restart_for_good(value.outcome.effect.spot, NEEDED)
+                vm.restart_for_good(value.outcome.effect.text_range, NEEDED)
 
 
 def step(function: Callable[[Any], None]) -> None:
     """Register a step, which is this function, to be made after the graph."""
 
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
-        place, (spot, needed) = vm.place(), vm.spot()
+        place, text_range = vm.place(), vm.user_range()
+        needed = vm.break_known_at(text_range)
         if needed is not None:
             make_varying(vm, self)
             vm.unsupported(needed)
@@ -225,7 +226,7 @@ def step(function: Callable[[Any], None]) -> None:
         runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
         dicts = [*namespaces.values(), *groups.values()]
         outcome = CallOutcome(function, changed[0], dicts)
-        outcome.effect = SchedulerStep(vm, place, spot, vm.trail.mark(), outcome, runs_rules)
+        outcome.effect = SchedulerStep(vm, place, text_range, vm.trail.mark(), outcome, runs_rules)
         vm.effects.in_order(outcome.effect)
         cycles = any(issubclass(scheduler.cls, OF_MOMENTA) for scheduler in changed)
         for index, each in enumerate(dicts):
