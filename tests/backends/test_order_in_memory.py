@@ -28,6 +28,7 @@ OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "masked_fill_": lambda z: z.masked_fill_(z > 0, 7.0), "scatter_": lambda z: z.scatter_(0, SEVERAL, 1.0), "tril_": lambda z: z.tril_(),
     "index_add_": lambda z: z.index_add_(0, SEVERAL[0], torch.ones(4, 4)), "cumsum_": lambda z: z.cumsum_(0), "renorm_": lambda z: z.renorm_(2, 0, 1.0),
     "masked_scatter_": lambda z: z.masked_scatter_(z > 0, torch.ones(16)), "add_": lambda z: z.add_(1),
+    "out": lambda z: torch.add(torch.ones(4, 4), 1, out=z), "out of integers": lambda z: torch.sum(SEVERAL.expand(4, 4, 4), 0, out=z),
     "view": lambda z: z[:, 1:].masked_fill_(z[:, 1:] > 0, 2.0),
 }  # fmt: skip
 
