@@ -2,18 +2,18 @@
 
     "jax" in sys.modules        # guarded
     "sympy" in sys.modules      # if it isn't there yet: a graph break, since framejit may import it before the trace ends
-    len(sys.modules)            # a graph break
+    len(sys.modules)            # a graph break, as long as stand-ins are there
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.core.object import VM
-from framejit.process.when_needed import is_there
+from framejit.process.when_needed import STAND_INS, is_there
 
 IMPORTED = frozenset(("torch", "torchgen", "functorch", "framejit", "sympy", "mpmath", "z3", "triton", "numpy"))
 """The packages, beside those of the standard library, of which traces import modules."""
@@ -33,6 +33,7 @@ def module_found(vm: VM, name: Any, found: Any) -> Any:
     return MISSING
 
 
-def going_through_modules(vm: VM) -> NoReturn:
-    """Break the graph at an operation on all of `sys.modules`."""
-    vm.unsupported(breaks.UnsupportedOperation("an operation on all of sys.modules: framejit itself imports modules"))
+def going_through_modules(vm: VM) -> None:
+    """Break the graph at an operation on all of `sys.modules`, if framejit's stand-ins are among them."""
+    if STAND_INS:
+        vm.unsupported(breaks.UnsupportedOperation("an operation on all of sys.modules, to which framejit itself may add some"))
