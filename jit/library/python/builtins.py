@@ -342,6 +342,22 @@ def bool_(vm: VM, obj: Object | None = None) -> Object:
     return unbackednumber.converted(vm, bool, obj) or vm.const(obj.truth(vm))
 
 
+def of_one_instance(cls: type) -> None:
+    """Register the class of a value that is its only instance."""
+
+    def model(vm: VM, given: Object, *args: Object, **kwargs: Object) -> Object:
+        try:
+            return vm.const(cls(*[None] * len(args), **dict.fromkeys(kwargs)))
+        except TypeError as error:
+            vm.raise_(TypeError, *error.args)  # it takes no arguments
+
+    models(cls.__new__)(model)
+
+
+for _only in (None, NotImplemented, ...):
+    of_one_instance(type(_only))
+
+
 NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), complex, float, FunctionType)
 
 
@@ -471,7 +487,7 @@ def ascii_(vm: VM, obj: Object) -> Object:
 @models(format)
 def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
     if spec is not None and not issubclass(vm.observe(spec).cls, str):
-        vm.unsupported(breaks.UnsupportedCall(f"format() with a {vm.observe(spec).type_name}"))
+        vm.raise_(TypeError, f"format() argument 2 must be str, not {vm.observe(spec).type_name}")
     return text.format_(vm, obj, None, spec)
 
 

@@ -47,14 +47,15 @@ COUNTED: dict[Any, Callable[[], Any]] = {
 }
 """Builtin types whose methods say how many arguments they take, and what makes an empty instance, which says it as well."""
 PARSERS: tuple[Any, ...] = (
-    abs, all, any, ascii, bin, callable, chr, delattr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, iter, len, max, min, next, oct,
-    ord, pow, repr, round, setattr, sorted, sum, bool, bytes, complex, dict, enumerate, filter, float, frozenset, int, list, map, object, range, reversed, set,
-    slice, str, tuple, zip, *[made for made in vars(itertools).values() if isinstance(made, type)],
+    abs, all, any, ascii, bin, callable, chr, delattr, dir, divmod, eval, format, getattr, globals, hasattr, hash, hex, id, isinstance, issubclass, iter, len,
+    locals, max, min, next, oct, ord, pow, repr, round, setattr, sorted, sum, vars, bool, bytes, classmethod, complex, dict, enumerate, filter, float,
+    frozenset, int, list, map, object, property, range, reversed, set, slice, staticmethod, str, tuple, zip,
+    *[made for made in vars(itertools).values() if isinstance(made, type)],
     *[function for function in vars(math).values() if callable(function)],
 )  # fmt: skip
 """Functions and types without side effects, which say of None as well how many arguments they take."""
 ARGUMENTS_COUNTED = re.compile(
-    r"\btakes (no|exactly|at (least|most)|\w+) .*arguments?|\bexpected .*arguments?, got \d|takes no (keyword )?arguments"
+    r"\btakes (no|exactly|at (least|most)|\w+) .*arguments?|must have at least two arguments|\bexpected .*arguments?, got \d|takes no (keyword )?arguments"
     r"|(unexpected|invalid) keyword argument|missing required argument '\w+'( \(pos 1\))?$"
 )
 """The messages in which they do."""
