@@ -24,7 +24,18 @@ from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects.core import abstract, differences, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import dotted
-from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, NotConstant, Object, fold, member_source, settle
+from framejit.objects.core.object import (
+    VM,
+    Codegen,
+    IdentityConstant,
+    Namespace,
+    NotConstant,
+    Object,
+    fold,
+    member_source,
+    no_attribute,
+    settle,
+)
 from framejit.objects.core.registry import app_of, by_library, call_model, is_pure, model_of, setter_of, wraps
 from framejit.objects.core.signatures import by_registry
 from framejit.objects.tensors.torchcall import torch_call
@@ -193,6 +204,8 @@ class BuiltinMethodObject(Object):
             return vm.from_real(getattr(self.descriptor, name))
         if name == "__class__":
             return vm.const(self.cls)
+        if vm.raw_type_lookup(self.cls, name) is MISSING:
+            no_attribute(vm, self, name)
         vm.unsupported(breaks.UnsupportedValue(f"the attribute {name} of the bound method {text_of(self.descriptor)}"))
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:

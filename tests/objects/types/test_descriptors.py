@@ -634,6 +634,12 @@ def fn15():
     )
 
 
+@program
+def attributes_that_methods_in_c_lack():
+    bound = [].append, "x".join, (1).__add__, None.__bool__
+    return [[getattr(method, name, "none") for name in ("__code__", "func", "__wrapped__", "__dict__")] for method in bound], tried(lambda: [].append.func)
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_descriptors_and_functions(program):
     agree_in_text(program)
