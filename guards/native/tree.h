@@ -290,6 +290,9 @@ int init_iterator_fields(PyObject *module);
 /* locks.cpp */
 int init_locks(PyObject *module);
 
+/* generators.cpp */
+int init_generators(PyObject *module);
+
 /* leaf_object.cpp */
 bool same_constant(PyObject *a, PyObject *b);
 bool is_immutable_constant(PyObject *value);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
@@ -13,11 +13,13 @@ from framejit._runtime import ITERATOR_FIELDS
 from framejit.bytecode.decode import decode
 from framejit.bytecode.splice import is_prologue
 from framejit.ceval.frame import Frame
-from framejit.guards.source import MISSING
+from framejit.ceval.machine import Machine
+from framejit.ceval.operation import OPERATIONS
+from framejit.guards.source import MISSING, Index, Local
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.types.cellobject import CellObject
-from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.genobject import GeneratorObject, OutsideGenerator
 from framejit.objects.types.tupleobject import TupleObject
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
@@ -29,6 +31,8 @@ HOLDERS = frozenset(map(id, {
     *(type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())), type(iter({}.items()))),
 }))  # fmt: skip
 """Types, by identity, whose values are searched for generators."""
+KEEPS_OPERANDS = frozenset({"FOR_ITER", "SEND", "WITH_EXCEPT_START"})
+"""Instructions that leave the operands on the stack of which they call something."""
 MOST = 1000
 """The most values that are searched for generators."""
 
@@ -87,12 +91,13 @@ def drops_silently(vm: VM, frame: Frame) -> bool:
 
 
 def closes_delegate(vm: VM, frame: Frame) -> bool:
-    """Return whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A traced generator isn't one: its
-    own frame shows what closing it runs."""
+    """Return whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A generator that the trace has
+    made isn't one: its own frame shows what closing it runs."""
     if not frame.instruction.value:
         return False
     iterator = settle(frame.delegate)
-    return not isinstance(iterator, GeneratorObject) and abstract.lookup_attr(vm, iterator, "close") is not None
+    is_made = isinstance(iterator, GeneratorObject) and iterator.source is None
+    return not is_made and abstract.lookup_attr(vm, iterator, "close") is not None
 
 
 def let_go_of(frame: Frame) -> Sequence[Any]:
@@ -110,8 +115,48 @@ def let_go_of(frame: Frame) -> Sequence[Any]:
             return [frame.locals[instruction.arg]]  # type: ignore[index]
 
 
-def waiting_generator(values: Iterable[Any]) -> types.GeneratorType[Any, Any, Any] | None:
+def held_by(frames: Iterable[Frame]) -> list[Any]:
+    """The values that frames have in their variables, and on their stacks below the operands that their present instructions take."""
+    held: list[Any] = []
+    for frame in frames:
+        taken = 0 if frame.instruction.op in KEEPS_OPERANDS else OPERATIONS[frame.instruction.op].effect.pops(frame.instruction)
+        held += [*frame.locals, *frame.stack[: len(frame.stack) - taken]]
+    return [settle(value) for value in held if isinstance(value, Object)]
+
+
+def not_held_by_callers(frame: Frame | None, values: Iterable[Any]) -> list[Any]:
+    """Those of the values that a frame lets go of which none of its callers holds."""
+    callers = () if frame is None or frame.parent is None else frame.parent.callers()
+    kept = set(map(id, held_by(callers)))
+    return [value for value in values if not isinstance(value, Object) or id(settle(value)) not in kept]
+
+
+def is_kept(vm: Machine, frame: Frame | None, generator: Object) -> bool:
+    """Return whether a generator from outside goes on to be held when the present instructions of a frame and its callers have let go of their operands.
+
+    One that isn't found directly among the arguments, but in an object, belongs to that object.
+    """
+    assert generator.source is not None
+    if any(kind not in (Local, Index) for kind, _ in generator.source.path()):
+        return True
+    held = held_by(() if frame is None else frame.callers())
+    return any(found is generator.value for found in real_generators(vm, held))
+
+
+def waiting_generator(vm: Machine, values: Iterable[Any]) -> types.GeneratorType[Any, Any, Any] | None:
     """A real generator, among these values of a trace or inside one of them, for which closing runs something."""
+    found = (generator for generator in real_generators(vm, values) if not has_ended(vm, generator) and runs_when_closed(generator.gi_code))
+    return next(found, None)
+
+
+def has_ended(vm: Machine, generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """Return whether a real generator has ended, or the trace has ended it."""
+    met = vm.met(generator)
+    return generator.gi_frame is None or (isinstance(met, OutsideGenerator) and met.frame is not None and met.frame.has_ended)
+
+
+def real_generators(vm: Machine, values: Iterable[Any]) -> Iterator[types.GeneratorType[Any, Any, Any]]:
+    """The real generators among these values of a trace, and those inside them."""
     known: set[int] = set()
     waiting = list(values)
     while waiting and len(known) < MOST:
@@ -123,23 +168,26 @@ def waiting_generator(values: Iterable[Any]) -> types.GeneratorType[Any, Any, An
             waiting.append(value.content)
         elif value.value is MISSING:
             waiting += value.referents()
-        elif (found := real_waiting_generator(value.value)) is not None:
-            return found
-    return None
+        else:
+            yield from generators_inside(value.value)
 
 
 def real_waiting_generator(value: Any) -> types.GeneratorType[Any, Any, Any] | None:
     """A generator for which closing runs something: the value itself, or one that is found inside it."""
+    return next((found for found in generators_inside(value) if found.gi_frame is not None and runs_when_closed(found.gi_code)), None)
+
+
+def generators_inside(value: Any) -> Iterator[types.GeneratorType[Any, Any, Any]]:
+    """A real value itself, if it is a generator, and the generators that are found inside it."""
     known = {id(value)}
     waiting = [value]
     while waiting and len(known) < MOST:
         item = waiting.pop()
-        if type(item) is types.GeneratorType and item.gi_frame is not None and runs_when_closed(item.gi_code):
-            return item
+        if type(item) is types.GeneratorType:
+            yield item
         parts = [part for part in inside(item) if id(part) not in known]
         known.update(map(id, parts))
         waiting += parts
-    return None
 
 
 def inside(value: Any) -> Iterable[Any]:

@@ -140,6 +140,16 @@ class Frame:
         return self.stack[-1 - (self.decoded.instructions[self.pc - 1].arg or 0)]
 
     @property
+    def has_ended(self) -> bool:
+        """True if the frame has returned or raised, for good."""
+        return self.state is State.FINISHED
+
+    @property
+    def created_at(self) -> int:
+        """The offset of the instruction that makes the generator whose frame this is."""
+        return next(instruction.offset for instruction in self.decoded.instructions if instruction.op == "RETURN_GENERATOR")
+
+    @property
     def cells(self) -> dict[str, Object]:
         """Cell and free variables by name: their cell objects, once the prologue (MAKE_CELL, COPY_FREE_VARS) has run."""
         slots = (*self.decoded.cells, *self.decoded.frees)

@@ -180,13 +180,25 @@ def shown(program: list[Any]) -> list[Any]:
 
 
 def telling(program: list[Any]) -> list[Any]:
-    """The program, in which instructions that release values pass them to `vm` beforehand."""
+    """The program, in which instructions that release values pass them to `vm` beforehand; a loop that ends passes on its iterator."""
 
     def tell(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
         vm.lets_go(let_go_of(frame))
         return program[frame.pc][0](vm, frame, instruction)
 
-    return [(tell if instruction.op in LETS_GO else execute, instruction) for execute, instruction in program]
+    def tell_at_end(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
+        iterator, stack = let_go_of(frame), tuple(frame.stack)
+        target = program[frame.pc][0](vm, frame, instruction)
+        if target is None:
+            return None
+        left = tuple(frame.stack)
+        frame.stack[:] = stack  # an instruction that stops the trace leaves its operands
+        vm.lets_go(iterator)
+        frame.stack[:] = left
+        return target
+
+    tellers = {**dict.fromkeys(LETS_GO, tell), "FOR_ITER": tell_at_end}
+    return [(tellers.get(instruction.op, execute), instruction) for execute, instruction in program]
 
 
 def link(decoded: Decoded) -> list[Any]:

@@ -18,6 +18,9 @@ class Machine(VM, Protocol):
     def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
         """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `reraised`: the frame has handled it before."""
 
+    def met(self, value: object) -> Object | None:
+        """The Object of a real value that is compared by identity, if the trace has observed it."""
+
     def lets_go(self, values: Iterable[Any]) -> None:
         """If `has_generators`: an instruction or an exception releases these values. May stop the trace."""
 

@@ -565,34 +565,9 @@ def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
     raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {code.co_qualname} before it is resumed"))
 
 
-def generator_maker(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
-    """A function that makes a generator from a state, for a generator's frame that is suspended at its YIELD_VALUE, or not `started`."""
-    index = frame.index if started else frame.index + 1
-    layout = Layout(frame.bound(index), frame.items)
-    offset = start_of(frame.code, frame.decoded, index)
-    code = splice.resume_generator(frame.code, layout, offset, frame.position, frame.decoded)
-    values = [frame.locals[slot] for slot in layout.slots] + list(frame.stack[::-1])
-    state = TupleObject([NONE if value is None else value for value in values])
-    return GeneratorMaker(function_of(code, frame.namespace), started), state
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorMaker:
-    """Makes a generator from a state (runs in generated code)."""
-
-    function: FunctionType
-    started: bool
-
-    def __call__(self, state: tuple[Any, ...]) -> Any:
-        generator = self.function(state)
-        if self.started:
-            next(generator)
-        return generator
-
-
 def place_of_raise(code: CodeType, index: int) -> RaisedAt:
     """The place at which an exception was raised, as an item of a stack."""
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
-__all__ = ["SplitCall", "SplitFrame", "generator_maker", "original_place", "place_of_raise", "split"]
+__all__ = ["SplitCall", "SplitFrame", "original_place", "place_of_raise", "split"]

@@ -10,8 +10,9 @@ from framejit import breaks
 from framejit.bytecode.splice import Item, ItemKind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
+from framejit.codegen.generators import generator_maker
 from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import SplitFrame, delivery_of, generator_maker, original_place, place_of_raise
+from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise
 from framejit.guards.source import MISSING
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
@@ -143,4 +144,4 @@ def rebuild_generator(tracer: Trace, generator: Object) -> tuple[Callable[[tuple
     tracer.rebuilt.append(frame)
     items, stack = split_stack(frame)
     split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)
-    return generator_maker(split, frame.state is State.SUSPENDED)
+    return generator_maker(split, frame.created_at, frame.state is State.SUSPENDED)

@@ -12,7 +12,7 @@ from framejit import breaks
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import original_offset
-from framejit.ceval.closing import drops_silently, real_waiting_generator, waiting_generator
+from framejit.ceval.closing import drops_silently, is_kept, not_held_by_callers, real_waiting_generator, waiting_generator
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.handlers import meets_handler
 from framejit.ceval.loop import resume, run
@@ -51,7 +51,7 @@ from framejit.objects.types.constobject import const_object
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.exceptions import ExceptionObject
 from framejit.objects.types.funcobject import FunctionObject, bind
-from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.genobject import GeneratorObject, OutsideGenerator
 from framejit.objects.types.instancedict import InstanceDictObject
 from framejit.objects.types.madeclass import retire
 from framejit.process import interrupts
@@ -60,7 +60,7 @@ from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.torch_state.symbols import need_data
-from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting
+from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting, suspended
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
@@ -118,7 +118,7 @@ class Tracer:
         self.jumps_back = 0
         self.handled = has_handler(function)
         self.resumed = original_offset(function.__code__, 0) is not None
-        self.has_generators = self.resumed and real_waiting_generator(tuple(args)) is not None
+        self.has_generators = real_waiting_generator(tuple(args)) is not None
         self.guarded_generators: list[Frame] = []
         self.failed_stand_ins: list[Frame] = []
         self.rebuilt: list[Frame] = []
@@ -204,8 +204,8 @@ class Tracer:
         return self.run_frame(frame)
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
-        assert isinstance(generator, GeneratorObject)
-        frame: Frame = generator.frame
+        assert isinstance(generator, GeneratorObject) and self.frame is not None
+        frame: Frame = suspended.frame_of(self, generator, self.frame) if isinstance(generator, OutsideGenerator) else generator.frame
         if frame.state is State.RUNNING:
             if not generator.is_generator():
                 self.unsupported(breaks.UnsupportedOperation(f"a step of a {classes.qualname(generator.cls)} inside a step of it"))
@@ -219,6 +219,7 @@ class Tracer:
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
         frame.delivery = None
+        self.effects.mutated(generator)
         self.trail.changed(frame, frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
@@ -234,11 +235,22 @@ class Tracer:
         finally:
             self.depth -= 1
             self.frame = caller
-        closing_runs = frame.decoded.handler_at[frame.pc] is not None or frame.instruction.value  # the iterator that it delegates to may have a `close()`
-        if type(signal) is Yield and closing_runs and frame not in self.guarded_generators:
+        if type(signal) is Yield:
+            self.check_waiting(generator)
+        return signal.value, type(signal) is not Yield
+
+    def check_waiting(self, generator: GeneratorObject) -> None:
+        """A generator waits at a `yield`. If closing it runs something there, it must be closed at its moment."""
+        frame: Frame = generator.frame
+        if isinstance(generator, OutsideGenerator):
+            suspended.check_left(self, frame)
+        if frame.decoded.handler_at[frame.pc] is None and not frame.instruction.value:  # the iterator that it delegates to may have a `close()`
+            return
+        if generator.source is None and frame not in self.guarded_generators:
             self.guarded_generators.append(frame)
             self.trail.learned(self, self.guarded_generators.pop)
-        return signal.value, type(signal) is not Yield
+        elif generator.source is not None and self.has_generators and not is_kept(self, self.frame, generator):
+            self.unsupported(breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
 
     def next_with_end(self, iterator: Object) -> Object | None:
         before, self.asks_for_end = self.asks_for_end, self.frame
@@ -264,8 +276,8 @@ class Tracer:
                 raise Restart(frame.code, breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
 
     def lets_go(self, values: Iterable[Any]) -> None:
-        """An instruction of a resumed frame releases values. If one has a generator that must be closed, the instruction runs natively."""
-        generator = waiting_generator(values)
+        """An instruction releases values, of which callers may hold some. If one has a generator that must be closed, the instruction runs natively."""
+        generator = waiting_generator(self, not_held_by_callers(self.frame, values))
         if generator is not None:
             self.unsupported(breaks.RunsAtEnd(f"a generator of {generator.gi_code.co_qualname}"))
 

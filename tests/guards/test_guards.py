@@ -17,6 +17,7 @@ from framejit.guards import locks, script_source, tensor_source
 from framejit.guards.build import build
 from framejit.guards.container_sources import DictKey
 from framejit.guards.explain import describe, explain_failure, notes
+from framejit.guards.generators import HasEnded, SuspendedAt
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
     CodeIs,
@@ -296,6 +297,7 @@ def test_every_kind_explains_itself() -> None:
         DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
         Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True), LiesInBase(x, HERE, y),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
+        SuspendedAt(x, HERE, frame_function.__code__, 0, (True,)), HasEnded(x, HERE),
         ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
     ]  # fmt: skip
     assert {type(guard) for guard in guards} == set(kinds_of_guards().values())

@@ -1,4 +1,4 @@
-"""Generators (Objects/genobject.c): suspended frames of the trace, resumed where they are consumed."""
+"""Generators (Objects/genobject.c): suspended frames, resumed where they are consumed. Those from outside are left where the trace has brought them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from types import CoroutineType, GeneratorType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Source
+from framejit._runtime import end_generator, move_generator
+from framejit.guards.generators import SuspendedSlot
+from framejit.guards.source import MISSING, Slot, Source
 from framejit.objects.core import abstract, differences
-from framejit.objects.core.object import VM, Codegen, Object, Raise
+from framejit.objects.core.object import VM, Codegen, Object, Raise, settle
 from framejit.objects.core.registry import CODES, models, wraps
 from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, decides_subclasses
 from framejit.objects.types.iterobject import DelegatedSequence
+from framejit.plain import support
 
 SEQUENCES = (list, tuple, str, bytes)
 """The types of sequences that GET_ITER of some versions leaves on the stack, with an index beside them."""
@@ -84,9 +87,74 @@ def renamed(generator: Any, names: tuple[str, str]) -> Any:
     return generator
 
 
+def is_same(a: Object | None, b: Object | None) -> bool:
+    """Return whether two slots of a frame hold the same Object, or are both empty."""
+    return a is b or (a is not None and b is not None and settle(a) is settle(b))
+
+
+class OutsideGenerator(GeneratorObject):
+    """A generator from outside. `frame`: its suspended frame, as the trace continues it; None until something resumes the generator. `offset`, `slots`: the
+    place at which the frame was suspended, and its variables and stack, when the call began."""
+
+    __slots__ = ("offset", "slots")
+
+    def __init__(self, vm: VM, source: Source, value: Any) -> None:
+        Object.__init__(self, GeneratorType, source, value)
+        self.vm = vm
+        self.frame = None
+        self.names = None
+        self.offset = 0
+        self.slots: tuple[Object | None, ...] = ()
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name.startswith("gi_"):
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a generator"))
+        return Object.getattr(self, vm, name)
+
+    def changed(self) -> list[tuple[int, Object | None]]:
+        """The slots that hold other values than when the call began, with these values."""
+        if self.frame is None or self.frame.has_ended:
+            return []
+        now = [*self.frame.locals, *self.frame.stack]
+        before = [*self.slots, *(None,) * (len(now) - len(self.slots))]
+        return [(index, value) for index, value in enumerate(now) if not is_same(value, before[index])]
+
+    def replaced(self) -> list[tuple[Source, Object]]:
+        assert self.source is not None
+        names = self.frame.decoded.slots if self.frame is not None else ()
+        slots = [(Slot(index, names[index]), value) for index, value in self.changed() if index < len(names) and value is not None]
+        return [(self.source.child(SuspendedSlot, slot), settle(value)) for slot, value in slots]
+
+    def replay(self, cg: Codegen) -> None:
+        frame, changed = self.frame, self.changed()
+        if not changed and not frame.has_ended and frame.instruction.offset == self.offset:
+            return
+        cg.load(self)
+        cg.load_const(self.offset)
+        if frame.has_ended:
+            cg.load_const(frame.created_at)
+            cg.call_const(end_generator, 3)
+            cg.pop_top()
+            return
+        cg.load_const(frame.instruction.offset)
+        cg.load_const(len(frame.locals) + len(frame.stack))
+        cg.load_const(tuple([index for index, _ in changed]))
+        for _, value in changed:
+            if value is None:
+                cg.load_const(support.NULL)
+            else:
+                cg.load(value)
+        cg.build_tuple(len(changed))
+        cg.call_const(move_generator, 6)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [value for _, value in self.changed() if value is not None]
+
+
 @wraps(GeneratorType, shared=True)
 def wrap_generator(vm: VM, value: Any, source: Source) -> Object:
-    vm.unsupported(breaks.IteratorFromOutside("a generator"))
+    return OutsideGenerator(vm, source, value)
 
 
 def stop_iteration(vm: VM, value: Object) -> Any:

@@ -99,9 +99,10 @@ def follow(found: Reached, waiting: list[Object]) -> None:
         is_plain = isinstance(obj, ConstObject) or (isinstance(obj, TensorObject) and obj.source is not None)
         if id(obj) in found.made or is_plain:
             continue
-        if isinstance(obj, GeneratorObject):
-            found.made[id(obj.frame)] = obj.frame
-        function = obj.frame.function if isinstance(obj, GeneratorObject) else obj
+        frame = obj.frame if isinstance(obj, GeneratorObject) else None
+        if frame is not None:
+            found.made[id(frame)] = frame
+        function = obj if frame is None else frame.function
         if isinstance(function, FunctionObject) and function.globals.source is not None:
             found.sources.add(function.globals.source)
         if obj.source is not None:
