@@ -20,10 +20,10 @@ class Suspended(NamedTuple):
     function: FunctionType
     slots: tuple[Any, ...]
 
-    @property
-    def filled(self) -> tuple[bool, ...]:
-        """The slots that hold something."""
-        return tuple([value is not MISSING for value in self.slots])
+    def are_filled(self, expected: tuple[bool | None, ...]) -> bool:
+        """Return whether there are so many slots, of which those for True hold something, and those for False nothing."""
+        pairs = zip(self.slots, expected)
+        return len(self.slots) == len(expected) and all(wanted is None or wanted is (value is not MISSING) for value, wanted in pairs)
 
 
 def suspended(generator: Any) -> Suspended | None:
@@ -72,17 +72,18 @@ class SuspendedFunction(Source):
 
 @dataclass(frozen=True, eq=False, init=False)
 class SuspendedAt(OfObject):
-    """The value is an exact generator of this code, suspended by this instruction, and these of its slots hold something."""
+    """The value is an exact generator of this code, suspended by this instruction. `filled`: for each slot, whether it holds something; None if that doesn't
+    matter, because the code doesn't read the variable any more."""
 
     offset: int
-    filled: tuple[bool, ...]
+    filled: tuple[bool | None, ...]
     leaf: ClassVar[str] = "suspended_at"
     cost: ClassVar[int] = 1
     tells_type: ClassVar[bool] = True
     of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "each place at which a generator waits is compiled once; make it, and use it up, inside the compiled function"
 
-    def __init__(self, source: Source, line: UserLine | None, code: CodeType, offset: int, filled: tuple[bool, ...]) -> None:
+    def __init__(self, source: Source, line: UserLine | None, code: CodeType, offset: int, filled: tuple[bool | None, ...]) -> None:
         object.__setattr__(self, "source", source)
         object.__setattr__(self, "line", line)
         object.__setattr__(self, "reference", Reference(code))
@@ -97,14 +98,17 @@ class SuspendedAt(OfObject):
 
     def check(self, value: Any, call: Call) -> bool:
         found = suspended(value)
-        return found is not None and found.code is self.value and found.offset == self.offset and found.filled == self.filled
+        return found is not None and found.code is self.value and found.offset == self.offset and found.are_filled(self.filled)
 
     def expected(self) -> str:
         return f"is a generator of {place(self.value, self.offset)}"
 
     def found(self, value: Any, call: Call) -> str:
         at = suspended(value)
-        return super().found(value, call) if at is None else f"a generator of {place(at.code, at.offset)}"
+        if at is None:
+            return super().found(value, call)
+        variables = ", with other variables set" if at.code is self.value and at.offset == self.offset else ""
+        return f"a generator of {place(at.code, at.offset)}{variables}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,14 +33,14 @@ const Registered<AccessorKind> suspended_function({
 struct Place : Facts {
     PyObject *code = nullptr; /* borrowed from what the leaf holds */
     int offset = 0;
-    std::vector<bool> filled;
+    std::vector<PyObject *> filled; /* of each slot: True, False, or None where nothing depends on it */
 };
 
 bool read_place(GuardTree &tree, Leaf &leaf, PyObject *payload) {
     auto place = std::make_unique<Place>();
     PyObject *code, *filled;
     if (!PyArg_ParseTuple(payload, "O!iO!", &PyCode_Type, &code, &place->offset, &PyTuple_Type, &filled)) return false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(filled); i++) place->filled.push_back(PyTuple_GET_ITEM(filled, i) == Py_True);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(filled); i++) place->filled.push_back(PyTuple_GET_ITEM(filled, i));
     place->code = hold(tree, code, true, &leaf.held);
     leaf.facts = place.get();
     tree.facts.push_back(std::move(place));
@@ -53,7 +53,7 @@ bool is_at_place(const Leaf &leaf, PyObject *value) {
     if (!FJ_Generator_Look(value, &found) || reinterpret_cast<PyObject *>(found.code) != place.code || found.offset != place.offset) return false;
     if (found.n_slots != static_cast<Py_ssize_t>(place.filled.size())) return false;
     for (Py_ssize_t i = 0; i < found.n_slots; i++) {
-        if ((found.slots[i] != nullptr) != place.filled[i]) return false;
+        if (place.filled[i] == (found.slots[i] == nullptr ? Py_True : Py_False)) return false;
     }
     return true;
 }

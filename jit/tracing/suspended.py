@@ -13,9 +13,10 @@ from types import CellType
 from typing import NoReturn
 
 from framejit import breaks
+from framejit.bytecode.liveness import live_slots
 from framejit.ceval.frame import Frame, State
-from framejit.guards.generators import HasEnded, SuspendedAt, SuspendedFunction, SuspendedSlot, suspended
-from framejit.guards.source import MISSING, Slot
+from framejit.guards.generators import HasEnded, Suspended, SuspendedAt, SuspendedFunction, SuspendedSlot, suspended
+from framejit.guards.source import MISSING, Slot, Source
 from framejit.objects.core.object import Object
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.genobject import OutsideGenerator
@@ -53,8 +54,26 @@ def read(tracer: Trace, generator: OutsideGenerator, caller: Frame) -> Frame:
     if foreseen is not None:
         tracer.unsupported(foreseen)
     function.check_code(tracer)
-    tracer.guard(SuspendedAt, source, found.code, found.offset, found.filled)
     frame = Frame(found.code, {}, function.globals, function.builtins or tracer.globals_of(function.value.__builtins__), function)
+    stopped = [index for index, each in enumerate(frame.decoded.instructions) if each.offset == found.offset and each.op in STATES]
+    if len(stopped) != 1:
+        unreadable(tracer, "a generator that waits at an unknown instruction")
+    frame.pc = stopped[0]
+    frame.state = STATES[frame.instruction.op]
+    tracer.guard(SuspendedAt, source, found.code, found.offset, filled(frame, found))
+    fill(tracer, frame, source, found)
+    return frame
+
+
+def filled(frame: Frame, found: Suspended) -> tuple[bool | None, ...]:
+    """The slots that hold something, None for variables that the code doesn't read any more before it sets them."""
+    live = live_slots(frame.code, frame.decoded)[frame.pc if frame.state is State.SUSPENDED else frame.pc + 1]
+    dead = {*range(len(frame.locals))} - {*live, *frame.decoded.cells, *frame.decoded.frees}
+    return tuple([None if index in dead else content is not MISSING for index, content in enumerate(found.slots)])
+
+
+def fill(tracer: Trace, frame: Frame, source: Source, found: Suspended) -> None:
+    """Give a frame the variables and the stack of a real one."""
     names, scopes = frame.decoded.slots, {*frame.decoded.cells, *frame.decoded.frees}
     for index, content in enumerate(found.slots):
         slot = None
@@ -64,12 +83,6 @@ def read(tracer: Trace, generator: OutsideGenerator, caller: Frame) -> Frame:
             frame.stack.append(slot)
         else:
             frame.locals[index] = tracer.observe(slot) if slot is not None and index in scopes and type(content) is CellType else slot
-    stopped = [index for index, each in enumerate(frame.decoded.instructions) if each.offset == found.offset and each.op in STATES]
-    if len(stopped) != 1:
-        unreadable(tracer, "a generator that waits at an unknown instruction")
-    frame.pc = stopped[0]
-    frame.state = STATES[frame.instruction.op]
-    return frame
 
 
 def ended(tracer: Trace, generator: OutsideGenerator, caller: Frame) -> Frame:
