@@ -194,7 +194,10 @@ class IteratorFromOutside(BreakOf):
     """The program takes an item from an iterator that was made outside the compiled function, and framejit can't see that item without taking it.
 
     framejit can look ahead in iterators over ranges, lists, tuples, dicts, strings and bytes, and in enumerate, zip, map, filter and most of itertools, but
-    not very far in one trace, and not while the trace changes the container. It can't look ahead in generators, and in iterators over sets and deques.
+    not very far in one trace, and not while the trace changes the container. It can't look ahead in iterators over sets and deques.
+
+    A generator is traced on from the `yield` at which it waits, unless it is running, handles an exception, or something else holds its frame (`gi_frame`),
+    or the Python is 3.14 or later.
     """
 
     id = "FJ018"

@@ -52,12 +52,34 @@ class GeneratorMaker:
     unbound: tuple[int, ...]
 
     def __call__(self, state: tuple[Any, ...]) -> Any:
-        code = self.function.__code__
-        named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        generator = self.function(*(None,) * code.co_argcount, **dict.fromkeys(named))
+        generator = new_generator(self.function)
         contents = *state, *(Unset,) * len(self.unbound)
         move_generator(generator, self.created, self.offset, self.n_slots, self.slots + self.unbound, contents)
         return generator
+
+
+@dataclass(frozen=True, slots=True)
+class EndedMaker:
+    """Makes a generator that has ended (runs in generated code)."""
+
+    function: FunctionType
+
+    def __call__(self, state: tuple[Any, ...]) -> Any:
+        generator = new_generator(self.function)
+        generator.close()
+        return generator
+
+
+def ended_maker(code: CodeType, namespace: dict[str, Any]) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+    """As `generator_maker`, for a generator that has ended."""
+    return EndedMaker(original_function(code, namespace)), TupleObject([])
+
+
+def new_generator(function: FunctionType) -> Any:
+    """A generator of a function whose arguments are never read."""
+    code = function.__code__
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return function(*(None,) * code.co_argcount, **dict.fromkeys(named))
 
 
 def original_function(code: CodeType, namespace: dict[str, Any]) -> FunctionType:

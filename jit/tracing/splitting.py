@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit.bytecode.splice import Item, ItemKind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
-from framejit.codegen.generators import generator_maker
+from framejit.codegen.generators import ended_maker, generator_maker
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise
 from framejit.guards.source import MISSING
@@ -131,12 +131,14 @@ def rebuild_generator(tracer: Trace, generator: Object) -> tuple[Callable[[tuple
     assert isinstance(generator, GeneratorObject)
     frame: Frame = generator.frame
     stands_in = isinstance(frame.globals, AppNamespace)
-    if (stands_in or frame.state is State.FINISHED) and frame.code not in tracer.breaks_at:
-        module = frame.globals.value["__name__"].rpartition(".")[2] + "." if stands_in else ""
+    if stands_in and frame.code not in tracer.breaks_at:
+        module = frame.globals.value["__name__"].rpartition(".")[2]
         name = frame.code.co_qualname if generator.is_generator() else classes.qualname(generator.cls)
-        raise Restart(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{name}()"))
-    if stands_in or frame.state in (State.RUNNING, State.FINISHED) or is_made(frame.globals):
+        raise Restart(frame.code, breaks.InterruptedIterator(f"an iterator of {module}.{name}()"))
+    if stands_in or frame.state is State.RUNNING or is_made(frame.globals):
         raise NotConstant(generator)
+    if frame.state is State.FINISHED:
+        return ended_maker(frame.code, frame.globals.value)
     if holds_itself(generator):
         if frame.code in tracer.breaks_at:
             raise NotConstant(generator)

@@ -17,7 +17,7 @@ from tools.measure import largest_error
 
 pytestmark = pytest.mark.only_eager("counts graphs and their operations as the pages do")
 
-WITH_OTHERS = {"FJ028": {"FJ012"}, "FJ029": {"FJ018"}, "FJ030": {"FJ012", "FJ018"}}
+WITH_OTHERS = {"FJ028": {"FJ012"}, "FJ030": {"FJ012", "FJ018"}}
 """Reasons that come with others: one that concerns what follows a break, and iterators that are made natively and then come from outside."""
 
 HERE = platform.python_version().rpartition(".")[0], torch.__version__.partition("+")[0]

@@ -334,6 +334,21 @@ def test_a_context_manager_around_a_break_is_left_in_the_graph():
     agree_over_calls(lambda compile: [compile(f)(x), log[:], log.clear()], stops=True)
 
 
+def test_a_generator_that_has_ended_before_a_break_lives_on():
+    def f(t):
+        g, failed = counting(t), raising(t)
+        found = [*g, tried(list, failed)]
+        framejit.graph_break()
+        return found, g, failed, t + 1
+
+    assert breaks_of(f, x) == ["FJ008"]
+    for run in (f, framejit.compile(f, backend="eager")):
+        *found, t = run(x)
+        assert torch.equal(t, x + 1) and found[0] == [0, 1, 2, 3, ("LookupError", "over")]
+        for g, function in zip(found[1:], (counting, raising)):
+            assert inspect.getgeneratorstate(g) == "GEN_CLOSED" and g.gi_code is function.__code__ and next(g, None) is None
+
+
 def test_a_loop_over_a_generator_breaks_only_in_its_body():
     def f(t):
         for item in of_tensors(t):
