@@ -7,6 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
 [ $# -gt 0 ] || set -- tests/runtime tests/codegen/test_direct.py tests/codegen/test_resume.py tests/guards/test_guards*.py \
     tests/guards/test_guard_changes_modules.py tests/driver/test_native_calls.py tests/objects/types/test_peeked_iterators.py \
+    tests/objects/types/test_generators_from_outside.py \
     tests/behaviour/test_threads.py tests/behaviour/test_lifetime.py tests/codegen/test_rerun.py tests/user/test_compile_eager_operators.py
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT

@@ -141,9 +141,8 @@ PyObject *end_generator(PyObject *, PyObject *args) {
     std::vector<PyObject *> released;
     released.reserve(found.n_slots);
     empty(found, 0, released);
-    const int status = FJ_Generator_End(generator, created);
-    if (status == 0) release(released);
-    else PyErr_WriteUnraisable(generator);
+    if (FJ_Generator_End(generator, created) < 0) PyErr_WriteUnraisable(generator);
+    release(released);
     Py_RETURN_NONE;
 }
 

@@ -15,10 +15,11 @@ from framejit.driver.first_call import sizes_and_numbers, varying_between
 from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
+from framejit.guards.generators import HasEnded, SuspendedAt, SuspendedFunction, SuspendedSlot
 from framejit.guards.kinds import Change, Equals, Guard
 from framejit.guards.relations import Same
 from framejit.guards.shapes import ShapesHold
-from framejit.guards.source import Call, Index, Path
+from framejit.guards.source import Call, Index, Path, Source
 from framejit.program.naming import short
 from framejit.quick_dataclass import dataclass
 from framejit.reporting import recompiles
@@ -162,7 +163,7 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
             cause = recompiles.cause_of(entry, call)
             if sum(made.spec.origin.cause == cause for made in own) < settings.cause_limit - 1:
                 return cause, ""
-    if learn(subject, recent) or leaves_data(subject, recent):
+    if learn(subject, recent) or leaves_data(subject, recent) or leaves_generators(subject, recent):
         return recompiles.cause_of(recent[0], call), ""
     return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
 
@@ -219,6 +220,30 @@ def leaves_data(subject: Subject, entries: Sequence[Entry]) -> bool:
         return False
     history.stop_reading_data()
     return True
+
+
+def leaves_generators(subject: Subject, entries: Sequence[Entry]) -> bool:
+    """Note that the next entries are to resume generators natively, if most entries don't serve the call because these wait elsewhere, or hold other values.
+    Returns whether another entry should be made."""
+    if subject.options.fullgraph or subject.history.lessons >= LESSONS:
+        return False
+    failing = [recompiles.first_failing(entry, subject.call) for entry in entries]
+    found = {path: Change(path, SuspendedAt) for guard in failing if guard is not None and (path := path_of_generator(guard)) is not None}
+    changed = [change for path, change in found.items() if path not in subject.history.changing]
+    if not changed or 2 * sum(guard is not None and path_of_generator(guard) is not None for guard in failing) <= len(entries):
+        return False
+    subject.history.learn(changed)
+    return True
+
+
+def path_of_generator(guard: Guard) -> Path | None:
+    """The path of the generator whose place or values a guard is about; None if it isn't about a generator."""
+    source: Source | None = guard.source
+    if isinstance(guard, (SuspendedAt, HasEnded)):
+        return guard.source.path()
+    while source is not None and not isinstance(source, (SuspendedSlot, SuspendedFunction)):
+        source = source.base
+    return None if source is None or source.base is None else source.base.path()
 
 
 def limit_text(name: str, settings: config.Config) -> str:

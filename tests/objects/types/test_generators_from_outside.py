@@ -433,6 +433,27 @@ def test_another_function_of_the_same_code_has_its_own_cells_and_globals():
         assert torch.equal(compiled(g), x * k) and torch.equal(compiled(g), x + k)
 
 
+def test_a_function_that_resumes_many_generators_ends_up_resuming_them_natively():
+    def f(g, t):
+        t = t.sin()
+        return next(g), t.cos()
+
+    made = []
+    for i in range(20):
+        namespace = {}
+        exec(f"def g(t):\n    yield t + {i}\n    yield t - {i}", namespace)
+        made.append(namespace["g"])
+    compiled = framejit.compile(f, backend="eager")
+    for _ in range(2):
+        for i, make in enumerate(made):
+            g = make(x)
+            Comparison().same((x + i, x.sin().cos()), compiled(g, x))
+            Comparison().same((x - i, x.sin().cos()), compiled(g, x))
+    assert len(compiled.entries) <= 12
+    assert any(entry.resumes for entry in compiled.entries)
+    assert not any("FJ019" in reason for reason in framejit.statistics()["reasons"])
+
+
 # what splits the graph
 
 
