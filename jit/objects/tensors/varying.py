@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from torch import fx
 
+from framejit.guards.container_sources import IteratorItem
 from framejit.guards.dynamic import DATA, Dimensions
-from framejit.guards.source import CellContents, Path
+from framejit.guards.generators import SuspendedSlot
+from framejit.guards.source import CellContents, Index, InstanceDict, Item, Path, Slot
 from framejit.objects.arrays.arrayoperands import is_unbacked
 from framejit.objects.core.object import Object, settle
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.genobject import GeneratorObject
+from framejit.objects.types.instancedict import InstanceDictObject
+from framejit.objects.types.iterobject import SequenceIterator
+from framejit.objects.types.listobject import ListObject
+from framejit.objects.types.tupleobject import TupleObject
 
 MOST_VALUES = 256
 """The most values in lists, iterators and the like that are looked at in search of tensors."""
@@ -25,14 +33,43 @@ def varying_of(value: Object | None, place: Path) -> Iterator[tuple[Path, Dimens
     value = None if value is None else settle(value)
     if value is None or value.source is not None:
         return
-    if isinstance(value, TensorObject):
-        sizes = varying_sizes(value.fake)
-        if sizes:
-            yield place, sizes
-    elif value.depends_on_data and value.cls in (int, float):
-        yield place, None
+    for part, path in parts(value, place):
+        if isinstance(part, TensorObject):
+            sizes = varying_sizes(part.fake)
+            if sizes:
+                yield path, sizes
+        elif part.depends_on_data and part.cls in (int, float):
+            yield path, None
     if holds_computed(value):
         yield (*place, DATA), None
+
+
+def parts(value: Object, place: Path) -> Iterator[tuple[Object, Path]]:
+    """A value that the trace has made, and those in its items and attributes, and in the variables of generators, with the paths to them."""
+    seen: set[int] = set()
+    waiting = [(value, place)]
+    while waiting and len(seen) <= MOST_VALUES:
+        found, path = waiting.pop()
+        found = settle(found)
+        if id(found) in seen or found.source is not None:
+            continue
+        seen.add(id(found))
+        yield found, path
+        waiting += [(part, (*path, *steps)) for part, steps in islice(held_by(found), MOST_VALUES)]
+
+
+def held_by(value: Object) -> Iterator[tuple[Object, Path]]:
+    """What a value that the trace has made holds, with the steps that lead there."""
+    if isinstance(value, (TupleObject, ListObject)):
+        yield from ((item, ((Index, index),)) for index, item in enumerate(value.elements or ()))
+    elif isinstance(value, SequenceIterator) and isinstance(value.sequence, (TupleObject, ListObject)):
+        yield from ((item, ((IteratorItem, index),)) for index, item in enumerate((value.sequence.elements or ())[value.index :]))
+    elif isinstance(value, GeneratorObject):
+        names = value.frame.decoded.slots
+        slots = enumerate([*value.frame.locals, *value.frame.stack])
+        yield from ((part, ((SuspendedSlot, Slot(i, names[i] if i < len(names) else "")),)) for i, part in slots if isinstance(part, Object))
+    elif isinstance(value.attrs, InstanceDictObject):
+        yield from ((part, ((InstanceDict, None), (Item, Item.key(name)))) for name, (_, part) in value.attrs.entries.items() if type(name) is str)
 
 
 def varying_sizes(fake: torch.Tensor) -> frozenset[int]:

@@ -11,6 +11,9 @@ import torch
 from agreement import Comparison
 
 import framejit
+from framejit.guards.generators import READABLE
+
+needs_generators = pytest.mark.skipif(not READABLE, reason="suspended frames can't be read")
 
 
 def compared(program: Callable[..., Any], calls: list[tuple[Any, ...]]) -> dict[str, Any]:
@@ -49,9 +52,57 @@ def below_a_call(x: torch.Tensor) -> torch.Tensor:
     return [x[x > 0].cumsum(0), print("", end="")][0].sin()
 
 
-@pytest.mark.parametrize("program", [chosen_rows, in_a_cell, below_a_call], ids=lambda program: program.__name__)
+class Holder:
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+
+def in_a_list(x: torch.Tensor) -> torch.Tensor:
+    held = [x[x > 0], x]
+    print("", end="")
+    return held[0] * 2
+
+
+def in_an_attribute(x: torch.Tensor) -> torch.Tensor:
+    holder = Holder((x[x > 0], 1))
+    print("", end="")
+    return holder.found[0] * 2
+
+
+def in_a_generator(x: torch.Tensor) -> torch.Tensor:
+    def doubled() -> Any:
+        found = x[x > 0]
+        yield x * 2
+        yield found * 2
+
+    made = doubled()
+    twice = next(made)
+    print("", end="")
+    return twice.sum() + next(made)
+
+
+PROGRAMS = [chosen_rows, in_a_cell, below_a_call, in_a_list, in_an_attribute, pytest.param(in_a_generator, marks=needs_generators)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_sizes_that_depend_on_data_are_symbolic_at_once(program: Callable[..., Any]) -> None:
     assert compared(program, [(rows(n),) for n in (5, 3, 7, 4)]) == {"graphs": 2, "recompiles": 0, "graph_breaks": 1}
+
+
+@needs_generators
+def test_numbers_that_an_iterator_in_use_has_yet_to_give_are_symbolic_at_once() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        def chosen() -> Any:
+            yield from x.argsort().tolist()
+
+        total = x.sum()
+        for index in chosen():
+            total = total + x[index] * 2
+            print("", end="")
+        return total
+
+    counted = compared(program, [(torch.tensor(values),) for values in ([3.0, 1.0, 2.0, 5.0, 4.0], [1.0, 2.0, 3.0, 5.0, 4.0])])
+    assert counted["recompiles"] <= 1  # for the end
 
 
 def test_a_size_of_one_is_compiled_once_more() -> None:
