@@ -48,10 +48,11 @@ class TreeStep:
 
 def is_implied(guard: TypeIs, others: Sequence[Guard]) -> bool:
     """Return whether one of the other guards on a value implies one about its type. The same object may have got another class since."""
-    if not any(other.tells_type for other in others):
+    telling = [other for other in others if other.tells_type]
+    if not telling:
         return False
     can_change = guard.value is not MISSING and classes.instances_change_class(guard.value)
-    return any(other.tells_type and not (can_change and isinstance(other, ValueIs)) for other in others)
+    return not can_change or not all(isinstance(other, ValueIs) for other in telling)
 
 
 class Builder:
@@ -87,10 +88,13 @@ class Builder:
         for step in reversed(preorder(self.root)):
             leaves, children = step.leaves, step.children
             if len(leaves) > 1:
-                if len(set(map(type, leaves))) < len(leaves):
+                kinds = set(map(type, leaves))
+                if len(kinds) < len(leaves):
                     leaves = without_duplicates(leaves)
-                leaves = step.leaves = [guard for guard in leaves if type(guard) is not TypeIs or not is_implied(guard, leaves)]
+                if TypeIs in kinds and len(kinds) > 1:
+                    leaves = [guard for guard in leaves if type(guard) is not TypeIs or not is_implied(guard, leaves)]
                 leaves.sort(key=COST)
+                step.leaves = leaves
             step.weight = (1 if type(step.source) is not Pinned else AT_THE_END) + sum(map(COST, leaves)) + sum(map(WEIGHT, children))
             if len(children) > 1:
                 children.sort(key=WEIGHT)
@@ -179,7 +183,7 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     for number, step in enumerate(builder.sort()):
         source, base = step.source, step.source.base
         index[id(source)] = number
-        payload = index[id(source.payload)] if isinstance(source, LookedUp) else source.native()
+        payload = index[id(source.payload)] if builder.looks_up and isinstance(source, LookedUp) else source.native()
         if payload is MISSING:
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
         if base is not None and source.needs_exact_type:

@@ -184,7 +184,7 @@ class OfObject(Guard):
         return self.reference.get()
 
     def native(self) -> Any:
-        return self.value
+        return self.reference.get()
 
     def key(self) -> Any:
         return self.reference.address

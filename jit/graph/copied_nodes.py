@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -62,21 +62,23 @@ def is_as_made(fake: Any) -> bool:
     return type(fake) is FakeTensor and fake.constant is None and fake.layout is torch.strided and version_of(fake) == 0 and not fake.is_inference()
 
 
-def copy_node(state: TraceState, copied: NodeToCopy, nodes: Mapping[fx.Node, fx.Node], stack: Callable[[ModuleStack], ModuleStack]) -> fx.Node:
-    """Add a copy of a node, with others in the place of its arguments. `stack`: the modules that are called there, instead of those at the node."""
+def copy_nodes(state: TraceState, copied: Sequence[NodeToCopy], nodes: dict[fx.Node, fx.Node], stack: Callable[[ModuleStack], ModuleStack]) -> None:
+    """Add copies of nodes, in order, and note them in `nodes`, which says what is in the place of their arguments. `stack`: the modules that are called there,
+    instead of those at the nodes."""
+    made = {one.node: one.form.again(state.fakes.mode, ()) for one in copied if isinstance(one.form, Made)}  # before operators run on fakes: it copies others
+    with state.fakes.running():
+        for one in copied:
+            nodes[one.node] = copy_node(state, one, nodes, stack, made.get(one.node))
+
+
+def copy_node(
+    state: TraceState, copied: NodeToCopy, nodes: Mapping[fx.Node, fx.Node], stack: Callable[[ModuleStack], ModuleStack], result: Any
+) -> fx.Node:
+    """Add a copy of a node. `result`: its result on fakes, if that doesn't depend on its arguments."""
     node, modules = copied.node, copied.node.meta.get("nn_module_stack")
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda used: nodes.get(used, used))  # type: ignore[misc]
-    fakes: list[torch.Tensor] = []
-    fake_args = fake_of(args, fakes)
-    if copied.form is not None:
-        result = copied.form.again(state.fakes.mode, fakes)
-    else:
-        fake_kwargs = fake_of(kwargs)
-        with state.fakes.running():
-            if node.op == "call_method":
-                result = getattr(fake_args[0], str(node.target))(*fake_args[1:], **fake_kwargs)
-            else:
-                result = run_on_fakes(node.target, fake_args, fake_kwargs)  # type: ignore[arg-type]
+    if result is None:
+        result = result_of(state, copied, args, kwargs)
     made = state.body.add_like(node, args, kwargs)
     meta = made.meta
     meta["example_value"] = result
@@ -89,3 +91,15 @@ def copy_node(state: TraceState, copied: NodeToCopy, nodes: Mapping[fx.Node, fx.
     if isinstance(result, torch.Tensor):
         state.fakes.belongs_to(result, TensorObject(made, copied.cls))
     return made
+
+
+def result_of(state: TraceState, copied: NodeToCopy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a copy on the fakes of its arguments."""
+    fakes: list[torch.Tensor] = []
+    fake_args = fake_of(args, fakes)
+    if copied.form is not None:
+        return copied.form.again(state.fakes.mode, fakes)
+    fake_kwargs, target = fake_of(kwargs), copied.node.target
+    if copied.node.op == "call_method":
+        return getattr(fake_args[0], str(target))(*fake_args[1:], **fake_kwargs)
+    return run_on_fakes(target, fake_args, fake_kwargs)  # type: ignore[arg-type]

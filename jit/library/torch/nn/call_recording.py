@@ -6,14 +6,14 @@ Guards, and the paths of the graph's inputs, are moved to the same paths through
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from torch import fx
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.copied_nodes import ModuleStack, NodeToCopy, copy_node, node_to_copy
+from framejit.graph.copied_nodes import ModuleStack, NodeToCopy, copy_nodes, node_to_copy
 from framejit.graph.graph_inputs import GraphInputs, InputLook, look_of
-from framejit.guards.kinds import Equals, Guard, TensorMatch
+from framejit.guards.kinds import Equals, Guard, TensorMatch, TypeIs
 from framejit.guards.relations import Relation, Same
 from framejit.guards.source import MISSING, Source
 from framejit.library.torch.control_flow.repeated_regions import below
@@ -60,7 +60,9 @@ class ModuleCall:
     recording: CallRecording | None = MISSING
 
 
-Action: TypeAlias = tuple[int, Guard] | tuple[int, TensorObject] | NodeToCopy
+GuardToMove: TypeAlias = tuple[int, Guard, type | None]
+"""The index of a guard's path, the guard, and the type that the value must have, if the guard is about nothing else."""
+Action: TypeAlias = list[GuardToMove] | tuple[int, TensorObject] | NodeToCopy
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +73,7 @@ class CallRecording:
         paths: the paths through the module that guards and inputs are at: the module's own first, each after the one that it is a step from.
         steps: for each path but the first, the index of the one that it is a step from, the kind of step and its payload.
         observed: the indices of the paths at which something was observed.
-        actions: in order: guards, and inputs of the graph, with the index of their path; and nodes.
+        actions: in order: guards, those that follow one another together; inputs of the graph, with the index of their path; and nodes.
         values: the values at the paths.
         outer: the inputs of the graph, at other paths, that its nodes use.
         met: the indices of the paths at which it has met a value that is mutable or compared by identity.
@@ -107,13 +109,12 @@ class CallRecording:
         for action in actions:
             if isinstance(action, list):
                 vm.rest_on_all(action)
-            elif isinstance(action, NodeToCopy):
-                nodes[action.node] = copy_node(vm.graph, action, nodes, stack)
-            else:
+            elif isinstance(action, tuple):
                 index, obj = action
                 made = vm.graph.inputs.add_like(moved.paths[index], moved.values[index])
                 objects[id(obj)], nodes[obj.node] = made, made.node
                 inputs.append(made)
+        copy_nodes(vm.graph, [action for action in actions if isinstance(action, NodeToCopy)], nodes, stack)
         vm.meet_in_copy([vm.wrap(moved.values[index], moved.paths[index]) for index in self.met if index not in moved.elsewhere], inputs)
         for one, other in zip(self.own, own):
             other.note(vm)
@@ -153,30 +154,40 @@ class MovedPaths:
         """Return the records to add to the trace, in order; guards that follow one another are together. Raises NotCopied if a guard doesn't hold."""
         if self.recording.failed is not None:
             self.check(*self.recording.failed)
-        elsewhere, check, inputs = self.elsewhere, self.check, self.vm.graph.inputs
-        guards: list[Guard] = []
-        actions: list[list[Guard] | tuple[int, TensorObject] | NodeToCopy] = [guards]
+        elsewhere, inputs = self.elsewhere, self.vm.graph.inputs
+        actions: list[list[Guard] | tuple[int, TensorObject] | NodeToCopy] = []
         related: set[int] = set()
         tensors: set[int] = set()
         for action in self.recording.actions:
-            if isinstance(action, NodeToCopy):
-                actions.append(action)
-                actions.append(guards := [])
+            if isinstance(action, list):
+                actions.append(self.moved(action, related))
                 continue
-            index, what = action
-            if isinstance(what, TensorObject):
+            if not isinstance(action, NodeToCopy):
+                index, obj = action
                 value = self.values[index]
-                if index in elsewhere or id(value) in tensors or not inputs.has_look(self.paths[index], value, self.recording.inputs[id(what)]):
+                if index in elsewhere or id(value) in tensors or not inputs.has_look(self.paths[index], value, self.recording.inputs[id(obj)]):
                     raise NotCopied
                 tensors.add(id(value))
-                actions.append((index, what))
-                actions.append(guards := [])
-            elif index not in elsewhere:
-                guards.append(check(index, what))
-            elif index not in related:
-                related.add(index)
-                guards += self.relation(index, what)
+            actions.append(action)
         return actions
+
+    def moved(self, guards: Sequence[GuardToMove], related: set[int]) -> list[Guard]:
+        """Return guards about the other module. `related`: the indices of the paths to values that the trace has met elsewhere, once it is said that they lead
+        there. Raises NotCopied if one doesn't hold."""
+        paths, values, elsewhere = self.paths, self.values, self.elsewhere
+        found: list[Guard] = []
+        for index, guard, cls in guards:
+            if index in elsewhere:
+                if index not in related:
+                    related.add(index)
+                    found += self.relation(index, guard)
+            elif cls is None:
+                found.append(self.check(index, guard))
+            elif type(values[index]) is cls:
+                found.append(guard.at(paths[index]))
+            else:
+                self.fail(index, guard)
+        return found
 
     def own(self) -> list[PickedItem]:
         """Return the objects in the place of those that the first module's call has taken out of lists. Raises NotCopied if they aren't like these."""
@@ -209,9 +220,13 @@ class MovedPaths:
         if index in self.recording.indices and isinstance(found, Equals) and type(value) is int:
             return Equals(found.source, found.line, value)  # `own` compares what is at this index of the list
         if not found.check(value, self.vm.call):
-            self.recording.failed = index, guard
-            raise NotCopied
+            self.fail(index, guard)
         return found
+
+    def fail(self, index: int, guard: Guard) -> NoReturn:
+        """Note that a guard doesn't hold, so that it is the first that the next module is asked about. Raises NotCopied."""
+        self.recording.failed = index, guard
+        raise NotCopied
 
 
 class StackRenaming:
@@ -307,7 +322,7 @@ class CallRecorder:
         used: dict[fx.Node, None] = {}
         for what in self.order:
             if isinstance(what, Guard):
-                actions += self.guard(what)
+                self.guard(what, actions)
             elif isinstance(what, TensorObject):
                 if what.source is not None and self.is_inside(what.source):
                     actions.append((self.index(what.source), what))
@@ -345,15 +360,19 @@ class CallRecorder:
         """Return whether an input of the graph is at a path inside the module at which the call has met it first, or at a path outside."""
         return isinstance(obj, TensorObject) and obj.source is not None and (obj.source in self.inputs or not self.is_inside(obj.source))
 
-    def guard(self, guard: Guard) -> Sequence[tuple[int, Guard]]:
+    def guard(self, guard: Guard, actions: list[Action]) -> None:
+        """Add a guard to the actions if it is about the module."""
         inside = [source for source in guard.sources() if self.is_inside(source)]
         if not inside:
-            return ()
+            return
         if isinstance(guard, Relation) and not isinstance(guard, Same):
             raise NotCopied
         index = [self.index(source) for source in inside][0]
         self.observed.add(index)
-        return ((index, guard),)
+        if not actions or not isinstance(actions[-1], list):
+            actions.append([])
+        assert isinstance(actions[-1], list)
+        actions[-1].append((index, guard, guard.value if type(guard) is TypeIs and guard.value is not MISSING else None))
 
     def index(self, source: Source) -> int:
         """The index of a path, which is added if it isn't known."""
