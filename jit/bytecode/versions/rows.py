@@ -37,14 +37,15 @@ class Part(NamedTuple):
     value: Any = None
 
 
-class View(NamedTuple):
-    """The facts about the code object being decoded that rows may use."""
+@dataclass(slots=True, eq=False)
+class View:
+    """The facts about the code object being decoded that rows may use. One view is used for all of its instructions, one after another."""
 
     code: CodeType
     slots: tuple[str, ...]  # names of the fast locals, cells and free variables, in slot order
-    previous: Part | None  # the canonical instruction emitted last
     raws: Sequence[Raw]  # all instructions
-    place: int  # the index of this one
+    previous: Part | None = None  # the canonical instruction emitted last
+    place: int = 0  # the index of the instruction
 
 
 Expansion = Callable[[Raw, View], tuple[Part, ...]]
