@@ -44,12 +44,12 @@ class GraphCode:
 def graph_code(graph: fx.Graph) -> GraphCode | None:
     """Return the code of a graph. It frees each value after its last use. None: the graph is left to torch.fx."""
     try:
-        return Writer(graph).written()
+        return GraphWriter(graph).written()
     except NotWritten:
         return None
 
 
-class Writer:
+class GraphWriter:
     """Writes the code of one graph."""
 
     def __init__(self, graph: fx.Graph) -> None:
