@@ -42,6 +42,11 @@ TAKE_ANY_DEVICE = unstated(
     why="Others of that table do, inside functions that they call.",
     names="copy_ constant_pad_nd",
 )
+DECOMPOSED_ON_ANY_DEVICE = unstated(
+    "Their decompositions, which are their kernels for tensors without data as well, don't ask a tensor for its device.",
+    why="Others do: the statistics of `native_layer_norm` have the dtype of its input on the CPU only.",
+    names="addmm nll_loss_forward _log_softmax gelu embedding",
+)
 TAKE_ONE_DTYPE = unstated(
     "All tensors must have one dtype, except under autocast; tensors without data are taken whatever their dtypes.",
     why="A schema says nothing about dtypes. Other products, such as `bmm` and `dot`, compare the dtypes of tensors without data too.",

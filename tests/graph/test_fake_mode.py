@@ -145,6 +145,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "views": lambda x: (x.t(), x[1:], x[0], x.view(-1), x.unsqueeze(1).expand(2, 4, 3), x.reshape(3, 2), x.split(1), x.T.reshape(-1)),
     "reductions": lambda x: (x.sum(), x.mean(0), x.max(1), x.argmax(), x.var(dim=1), x.norm(), x.cumsum(0), x.any()),
     "products": lambda x: (x @ x.t(), F.linear(x, x), torch.einsum("ij,kj->ik", x, x), torch.bmm(x[None], x.t()[None])),
+    "biased products": lambda x: (F.linear(x, x, x[:, 0]), torch.addmm(x[0], x, x.new_ones(3, 3), beta=2, alpha=0.5), F.linear(x.T, x.T, x[0])),
     "normalised": lambda x: (F.layer_norm(x, (3,)), F.softmax(x, -1), F.log_softmax(x, 0), F.gelu(x), F.silu(x), F.normalize(x)),
     "new tensors": lambda x: (torch.zeros(3), torch.arange(4), torch.full((2,), 1.5), torch.ones_like(x), x.new_empty(2), torch.rand(3)),
     "indices": lambda x: (x[torch.tensor([1, 0])], x.gather(1, torch.zeros(2, 1, dtype=torch.long)), torch.where(x > 0, x, 0.0), x.masked_fill(x > 0, 1.0)),
@@ -171,6 +172,48 @@ def test_operators_give_what_torch_gives(alone: None, monkeypatch: pytest.Monkey
             results = pytree.tree_leaves(OPERATORS[name](fake))
         found.append([looks(each, [fake, *results]) for each in (fake, *results)])
     assert found[0] == found[1]
+
+
+def square(*strides: int) -> torch.Tensor:
+    return torch.rand(64).as_strided((4, 4), strides)
+
+
+LAYOUTS = {"contiguous": (4, 1), "transposed": (1, 4), "apart": (8, 2), "repeated": (0, 1), "overlapping": (1, 1)}
+DECOMPOSED: dict[str, Callable[..., Any]] = {
+    "addmm": lambda x, y: (torch.addmm(x, y, x), torch.addmm(y[0], x, y.t(), beta=0), torch.addmm(x[:, :1], x[:, :2], y[:2], alpha=3)),
+    "addmm of nothing": lambda x, y: torch.addmm(x, y[:, :0], y[:0]),
+    "addmm of ints": lambda x, y: torch.addmm(x.to(torch.int64), y.to(torch.int64), x.to(torch.int64)),
+    "addmm of two dtypes": lambda x, y: torch.addmm(x, y.double(), x),
+    "addmm of other shapes": lambda x, y: torch.addmm(x, y[:, :3], x),
+    "addmm with another bias": lambda x, y: torch.addmm(x[:, :3], y, x),
+    "log_softmax": lambda x, y: (F.log_softmax(x, 0), F.log_softmax(y.half(), -1), F.log_softmax(x[0, 0], 0), F.log_softmax(x, 0, dtype=torch.double)),
+    "log_softmax of no dimension": lambda x, y: F.log_softmax(x, 2),
+    "log_softmax of ints": lambda x, y: torch.ops.aten._log_softmax(x.to(torch.int64), 0, False),
+    "nll_loss": lambda x, y: [F.nll_loss(x, y[0].long(), each, reduction=kind) for each in (None, y[0]) for kind in ("none", "mean", "sum")],
+    "nll_loss of one": lambda x, y: F.nll_loss(x[0], torch.zeros((), dtype=torch.int64)),
+    "nll_loss of other shapes": lambda x, y: F.nll_loss(x, torch.zeros(3, dtype=torch.int64)),
+    "gelu": lambda x, y: (F.gelu(x), F.gelu(x.half(), approximate="tanh"), F.gelu(x[0, 0])),
+    "gelu of ints": lambda x, y: F.gelu(x.long()),
+    "embedding": lambda x, y: (F.embedding(y.long(), x), F.embedding(y[0].int(), x, padding_idx=1), F.embedding(y[0, 0].long(), x)),
+    "embedding of floats": lambda x, y: F.embedding(x, y),
+}
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_decompositions_give_without_fakes_what_they_give_on_them(name: str, layout: str, gradient: bool) -> None:
+    outcomes: list[Any] = []
+    for mode in (make_fake_mode(), FakeTensorMode()):
+        x, y = (mode.from_tensor(tensor, static_shapes=True) for tensor in (square(*LAYOUTS[layout]), square(4, 1)))
+        with mode, torch.set_grad_enabled(gradient):
+            x.requires_grad_(gradient)
+            try:
+                results = pytree.tree_leaves(DECOMPOSED[name](x, y))
+                outcomes.append([looks(each, [x, y, *results]) for each in results])
+            except Exception as error:
+                outcomes.append((type(error), str(error)))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("operator", [lambda x: x.nonzero(), lambda x: x.sum().item(), lambda x: x[x > 0], lambda x: torch.unique(x)])
