@@ -36,6 +36,7 @@ from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.driver.tensorless import ATOMS, is_plain, is_tensorless_code
 from framejit.objects.core.object import Object, settle
+from framejit.objects.core.registry import CODES
 from framejit.objects.types.cellobject import CellObject
 from framejit.program import classes
 from framejit.program.code_kinds import MODULE_CALLS, CodeKind, importable, kind_of
@@ -79,6 +80,16 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
         reason = breaks.InsideLibrary(name_of(called), str(reason), f"{importable(file)}{line}", gives(caller, called))
     remember(caller, called.code, reason)
     return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
+
+
+def reason_to_skip(tracer: Trace, frame: Frame) -> breaks.Break | None:
+    """The reason why a frame isn't traced, for code that is registered as such; None for other code."""
+    meaning = CODES.get(id(frame.code))
+    if meaning is None or meaning.skipped is None:
+        return None
+    reason, unless = meaning.skipped
+    is_traced = frame.function is not None and unless(tracer, settle(frame.function).value)
+    return None if is_traced else reason
 
 
 def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:

@@ -20,7 +20,7 @@ from framejit.guards.source import MISSING, Slot, Source
 from framejit.objects.core.object import Object
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.genobject import OutsideGenerator
-from framejit.tracing import boundary
+from framejit.tracing import boundary, looks
 from framejit.tracing.trace import Trace
 
 STATES = {"RETURN_GENERATOR": State.CREATED, "YIELD_VALUE": State.SUSPENDED}
@@ -50,11 +50,14 @@ def read(tracer: Trace, generator: OutsideGenerator, caller: Frame) -> Frame:
         unreadable(tracer, "a generator whose function has got other code")
     if found.code in tracer.breaks_at:
         tracer.unsupported(tracer.breaks_at[found.code])
-    foreseen = boundary.foreseen(caller, found.code)
+    foreseen = boundary.foreseen(caller, found.code) or looks.by_debugger(found.code, function.globals.value)
     if foreseen is not None:
         tracer.unsupported(foreseen)
     function.check_code(tracer)
     frame = Frame(found.code, {}, function.globals, function.builtins or tracer.globals_of(function.value.__builtins__), function)
+    if boundary.reason_to_skip(tracer, frame) is not None:
+        unreadable(tracer, f"a generator of {found.code.co_qualname}(), whose code isn't traced")
+    tracer.files.add(found.code.co_filename)
     stopped = [index for index, each in enumerate(frame.decoded.instructions) if each.offset == found.offset and each.op in STATES]
     if len(stopped) != 1:
         unreadable(tracer, "a generator that waits at an unknown instruction")

@@ -22,6 +22,7 @@ class Trace(TorchVM, Protocol):
         breaks_at: the places at which it must break, and why, as found by earlier traces of the same call, of which it is a restart.
         ways: the number of branches on data around the present instruction of which both ways are traced.
         jumps_back: the number of iterations of loops so far.
+        files: the source files of all code in it.
         rebuilt: the frames of generators that the state of a split call rebuilds.
     """
 
@@ -29,6 +30,7 @@ class Trace(TorchVM, Protocol):
     breaks_at: Mapping[Place, Break]
     ways: int
     jumps_back: int
+    files: set[str]
     rebuilt: list[Frame]
 
     def note_handled(self) -> None:

@@ -165,11 +165,9 @@ class Tracer:
         try:
             if self.depth > self.config.inline_depth_limit:
                 giving_up.too_deep(self, frame)
-            meaning = CODES.get(id(frame.code))
-            if meaning is not None and meaning.skipped is not None:
-                reason, unless = meaning.skipped
-                if frame.function is None or not unless(self, frame.function.value):
-                    self.unsupported(reason)
+            skipped = boundary.reason_to_skip(self, frame)
+            if skipped is not None:
+                self.unsupported(skipped)
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))

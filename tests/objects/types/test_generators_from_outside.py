@@ -16,7 +16,9 @@ import torch
 from agreement import Comparison, agree_over_calls, outcome, tried
 
 import framejit
+from framejit import breaks
 from framejit._runtime import Unset, end_generator, move_generator, suspended_generator
+from framejit.objects.core.registry import CODES, runs_uncompiled
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="suspended frames can't be read")
 x = torch.arange(3.0)
@@ -512,6 +514,23 @@ def test_a_generator_that_moves_while_the_graph_runs_is_left_alone():
     with pytest.raises(RuntimeError, match="resumed by something else"):
         compiled(g, x)
     assert g.gi_frame.f_locals["i"] == 0
+
+
+def test_a_generator_of_code_that_is_not_traced_is_resumed_natively():
+    def f(g, t):
+        return next(g), t + 1
+
+    def g(t):
+        yield t
+        yield t + 1
+
+    runs_uncompiled(g.__code__, breaks.SkippedFrame("g"))
+    try:
+        compiled = framejit.compile(f, backend="eager")
+        Comparison().same((x, x + 1), compiled(g(x), x))
+        assert "whose code isn't traced" in framejit.statistics()["reasons"][-1]
+    finally:
+        del CODES[id(g.__code__)]
 
 
 # what lives and dies
