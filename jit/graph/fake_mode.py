@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 DISTRIBUTED = "torch.distributed.tensor"
 """The package of distributed tensors. To learn the device of a fake, torch imports it where no mode is on, which takes longer than a small trace."""
 COPY = torch.ops.aten.copy_.default
+LAYER_NORM = torch.ops.aten.native_layer_norm.default
+KEPT_BY_LAYER_NORM = (torch.float32, torch.float64)
+"""The dtypes of inputs whose statistics have the same dtype on all devices."""
 SETTINGS = ("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "TORCH_FAKE_TENSOR_DISPATCH_CACHE_CROSSCHECK")
 """Variables of the environment that the settings for fake modes are read from. If they are set, torch reads them itself."""
 NAMES_OF_INIT = frozenset({
@@ -167,7 +170,7 @@ def takes_tensors(func: OpOverload) -> bool:
 def run(mode: FakeTensorMode, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[object]) -> Any:
     """Run an ordinary operator, in the order in which torch looks for a way: a decomposition, an implementation for fakes, the kernel for meta tensors.
     NotImplemented: there is none, and torch runs the operator for real."""
-    if is_decomposed_on_any_device(func):
+    if is_decomposed_on_any_device(func) or (func is LAYER_NORM and getattr(args[0], "dtype", None) in KEPT_BY_LAYER_NORM):
         found = kernels_result(mode, func, args, kwargs)
         return mode.wrap_meta_outputs_with_default_device_logic(found, func, leaves, device=None)
     if func not in meta_table and not mode.cpp_meta_supports_symint(func):

@@ -44,7 +44,7 @@ TAKE_ANY_DEVICE = unstated(
 )
 DECOMPOSED_ON_ANY_DEVICE = unstated(
     "Their decompositions, which are their kernels for tensors without data as well, don't ask a tensor for its device.",
-    why="Others do: the statistics of `native_layer_norm` have the dtype of its input on the CPU only.",
+    why="Others do: the statistics of `native_layer_norm` have the dtype of an input in half precision on the CPU only.",
     names="addmm nll_loss_forward _log_softmax gelu embedding",
 )
 TAKE_ONE_DTYPE = unstated(

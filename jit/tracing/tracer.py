@@ -57,6 +57,7 @@ from framejit.objects.types.madeclass import retire
 from framejit.process import interrupts
 from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
+from framejit.quick_dataclass import dataclass
 from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.torch_state.symbols import need_data
@@ -75,13 +76,24 @@ def is_of_program(frame: Frame) -> bool:
     return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
 
 
+@dataclass(slots=True, eq=False)
+class Watch:
+    """The values, by identity, that a call of `noting_whether` is about, the lists among them, and whether one has been observed."""
+
+    values: frozenset[int]
+    lists: Sequence[Object]
+    seen: bool = False
+
+
 class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING if unset). `changing`: values, by path, whose contents must not be guarded.
 
     `breaks_at`: the places (see Restart) at which it must break, and why. `names`: the names in reports for the values in a resumed frame's state.
-    `ways`: the number of branches on data around the present
-    instruction of which both ways are traced. `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
+    `ways`: the number of branches on data around the present instruction of which both ways are traced. `dynamic`, `demands`: see GraphBuilder.
+    `withheld`: where the program isn't told that it is compiled.
     """
+
+    _met_in_copies: tuple[Object, ...] = ()
 
     def __init__(
         self,
@@ -126,7 +138,7 @@ class Tracer:
         """The frame that `next_with_end` runs in."""
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
-        self._met_in_copies: tuple[Object, ...] = ()
+        self._watches: list[Watch] = []
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
@@ -569,24 +581,27 @@ class Tracer:
 
     def noting_whether(self, run: Callable[[], T], values: Sequence[Object], lists: Sequence[Object] = ()) -> tuple[T, bool]:
         """The result of `run`, and whether it has observed one of these values, even if not for the first time, or one of `lists`, other than for an item."""
-        seen = False
-        watched, observe, around = frozenset(map(id, (*values, *lists))), self.observe, vars(self).get("observe")
+        watch, watches, observe, around = Watch(frozenset(map(id, (*values, *lists))), lists), self._watches, self.observe, vars(self).get("observe")
 
         def noted(obj: Object) -> Object:
-            nonlocal seen
             real = observe(obj)
-            if id(real) in watched and not (any(real is items for items in lists) and self._takes_item_of(real)):
-                seen = True
+            for each in watches:
+                if id(real) in each.values and not (any(real is items for items in each.lists) and self._takes_item_of(real)):
+                    each.seen = True
             return real
 
-        self.observe = noted  # type: ignore[method-assign]  # as in `noting_looks`
+        is_first = not watches
+        if is_first:
+            self.observe = noted  # type: ignore[method-assign]  # as in `noting_looks`; one function serves all calls that are inside one another
+        watches.append(watch)
         try:
-            return run(), seen
+            return run(), watch.seen
         finally:
-            if around is None:
+            watches.pop()
+            if is_first and around is None:
                 del self.observe
-            else:
-                self.observe = around  # type: ignore[method-assign]
+            elif is_first:
+                self.observe = around  # type: ignore[assignment, method-assign]
 
     def _takes_item_of(self, container: Object) -> bool:
         """Return whether the current instruction is `container[key]`."""
