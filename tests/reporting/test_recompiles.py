@@ -20,6 +20,7 @@ from torch import nn
 import framejit
 from framejit import config
 from framejit.errors import program_name
+from framejit.guards.generators import READABLE
 
 x = torch.arange(6.0).reshape(2, 3)
 SETTING = "a"
@@ -299,6 +300,32 @@ def test_the_log_tells_of_hooks_by_their_number(told):
     TOLD["in_order_of_dict"] = text
 
 
+@pytest.mark.skipif(not READABLE, reason="suspended frames can't be read")
+def test_generators_that_wait_elsewhere_or_have_ended(told):
+    def numbers():
+        yield 1
+        yield 2
+
+    f = eager(lambda t, g: t + next(g, 0))
+    generator = numbers()
+    next(generator)
+    f(x, generator)
+    assert told() == ""
+    f(x, numbers())
+    line = numbers.__code__.co_firstlineno
+    text = told()
+    assert f"g: expected that it is a generator of {numbers.__qualname__}() that waits in line {line + 1}; found a generator of" in text, text
+    assert "use it up, inside the compiled function" in text
+    TOLD["suspended_at"] = text
+    list(generator)
+    ended = eager(lambda t, g: t + next(g, 0))
+    ended(x, generator)
+    ended(x, numbers())
+    text = told()
+    assert "g: expected that it is a generator that has ended; found" in text and "make a new generator for each call" in text, text
+    TOLD["has_ended"] = text
+
+
 def test_a_view_that_has_other_memory_than_its_base(told):
     f = framejit.compile(lambda one, other: (one.add_(1), other * 2)[1], backend="aot_eager")
     base = torch.zeros(4)
@@ -315,7 +342,8 @@ def test_a_view_that_has_other_memory_than_its_base(told):
 
 def test_every_kind_of_guard_is_told_of():
     if len(TOLD) >= 10:  # the tests above have run
-        assert set(kinds_of_guards()) == {*TOLD, "shapes_hold"}  # for that, see tests/guards/test_shape_guards.py
+        of_generators = set() if READABLE else {"suspended_at", "has_ended"}
+        assert set(kinds_of_guards()) == {*TOLD, *of_generators, "shapes_hold"}  # for that, see tests/guards/test_shape_guards.py
 
 
 def test_entries_that_fail_alike_are_told_of_together(told):
