@@ -1,4 +1,4 @@
-"""Writes the code of a graph as a boxed function, which runs the graph operator by operator. torch.fx takes several times as long, since people read its text.
+"""Writes the code of a graph as a boxed function, which runs the graph operator by operator. torch.fx takes half as long again, since people read its text.
 
 Graphs with arguments of other types than those here are left to torch.fx.
 """

@@ -185,7 +185,7 @@ def _acceptance(real: Any, model: Any) -> Acceptance | None:
 
 def positional_counts(real: Any) -> tuple[int, int] | None:
     """The least and the largest number of arguments of a C function that takes them by position only, as the text of its signature says. None if the text says
-    something else. `inspect.signature` reads the text in the same way, but takes a hundred times as long."""
+    something else. `inspect.signature` reads the text in the same way, but takes fifty times as long."""
     text: str | None = getattr(real, "__text_signature__", None) if isinstance(real, IN_C) else None
     if text is None or POSITIONAL_ONLY.fullmatch(text) is None:
         return None
