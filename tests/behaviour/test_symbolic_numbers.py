@@ -255,6 +255,7 @@ def test_it_is_freed() -> None:
 INTS_IN_GRAPHS = {
     "abs": lambda x, n: x * abs(n - 4), "divmod": lambda x, n: (x * divmod(n, 3)[0], divmod(n, 3)), "shifts": lambda x, n: (x * (n << 2), n >> 1, -n >> 1),
     "masks": lambda x, n: (x * (n & 7), n & 1, 3 & n, -n & 7), "invert": lambda x, n: (x * ~n, ~n), "round": lambda x, n: (x * round(n), round(n)),
+    "constants": lambda x, n: (x * n, 1 << (1 + (n - n)), 6 | (n - n)),
 }  # fmt: skip
 
 
