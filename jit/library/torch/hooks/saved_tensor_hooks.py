@@ -60,7 +60,8 @@ def push_hooks(vm: TorchVM, pack_hook: Object, unpack_hook: Object) -> Object:
         vm.unsupported(breaks.GlobalStateUnsupported("hooks on saved tensors, in a function that an operator takes"))
     if not graph.demands.takes_hooks:
         vm.unsupported(breaks.GlobalStateUnsupported("hooks on saved tensors, with this backend"))
-    if graph.function_modes.asks_modes() or graph.modes.switches.read(vm.guards, HOOKS_FORBIDDEN) is not None:
+    forbidden = graph.modes.switches.read(vm.guards, HOOKS_FORBIDDEN) or HOOKS_FORBIDDEN.read()  # what the trace sets is set after the graph only
+    if graph.function_modes.asks_modes() or forbidden is not None:
         vm.unsupported(breaks.GlobalStateUnsupported("hooks on saved tensors, under a function mode, or where they are forbidden"))
     if graph.autograd_node is not None and are_hooks_set_outside(vm):
         vm.unsupported(breaks.GlobalStateUnsupported("hooks on saved tensors, where others are set, with a backend that uses AOTAutograd"))
