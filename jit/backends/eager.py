@@ -13,7 +13,6 @@ from torch._ops import HigherOrderOperator
 
 from framejit.backends import node_lines
 from framejit.backends.calling import boxed_forward
-from framejit.backends.graph_code import graph_code
 from framejit.backends.registry import Backend
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_of_others
@@ -35,27 +34,17 @@ def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """A graph's code as a boxed function that doesn't hold the graph, which is useless once its code exists, and much larger."""
-    holder, has_inner = nn.Module(), len(list(graph_modules(gm))) > 1
-    function = function_of(gm, holder, has_inner)
+    forward = boxed_forward(gm)
+    holder = nn.Module()
+    node_lines.remember(gm, holder)
     holder.__dict__.update({name: value for name, value in gm.__dict__.items() if name != "_graph"})
+    function: FunctionType = forward.__func__  # type: ignore[attr-defined]
     run = boxed(MethodType(function, holder))
-    if has_inner or any(isinstance(node.target, HigherOrderOperator) or is_of_others(node.target) for node in gm.graph.nodes):
+    if len(list(graph_modules(gm))) > 1 or any(isinstance(node.target, HigherOrderOperator) or is_of_others(node.target) for node in gm.graph.nodes):
         return run  # the next process may have other functions and operators under these names
     names = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
     attributes = {node.target: getattr(gm, node.target) for node in gm.graph.find_nodes(op="get_attr") if "." not in node.target}
     return made_by(run, graph_again, function.__code__, names, attributes, node_lines.of(function.__code__))
-
-
-def function_of(gm: fx.GraphModule, owner: nn.Module, has_inner: bool) -> FunctionType:
-    """The function `forward(self, args_list)` of a graph. The lines of its code are noted for as long as `owner` lives."""
-    code = None if has_inner else graph_code(gm.graph)
-    if code is not None:
-        node_lines.note(code.function.__code__, {line: found for line, node in code.nodes.items() if (found := node_lines.key(node.meta)) is not None}, owner)
-        return code.function
-    forward: Any = boxed_forward(gm)
-    node_lines.remember(gm, owner)
-    function: FunctionType = forward.__func__
-    return function
 
 
 def graph_again(code: CodeType, names: Mapping[str, Any], attributes: Mapping[str, Any], lines: Mapping[int, int]) -> Callable[[list[Any]], Any]:
