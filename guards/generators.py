@@ -37,7 +37,7 @@ def suspended(generator: Any) -> Suspended | None:
 
 
 READABLE = suspended(None for _ in ()) is not None
-"""Whether the running Python's generators can be read and written."""
+"""True if the generators of the running Python can be read and written."""
 
 
 class SuspendedSlot(Source):

@@ -115,7 +115,7 @@ def let_go_of(frame: Frame) -> Sequence[Any]:
             return [frame.locals[instruction.arg]]  # type: ignore[index]
 
 
-def held_by(frames: Iterable[Frame]) -> list[Any]:
+def held_in(frames: Iterable[Frame]) -> list[Any]:
     """The values that frames have in their variables, and on their stacks below the operands that their present instructions take."""
     held: list[Any] = []
     for frame in frames:
@@ -127,7 +127,7 @@ def held_by(frames: Iterable[Frame]) -> list[Any]:
 def not_held_by_callers(frame: Frame | None, values: Iterable[Any]) -> list[Any]:
     """Those of the values that a frame lets go of which none of its callers holds."""
     callers = () if frame is None or frame.parent is None else frame.parent.callers()
-    kept = set(map(id, held_by(callers)))
+    kept = set(map(id, held_in(callers)))
     return [value for value in values if not isinstance(value, Object) or id(settle(value)) not in kept]
 
 
@@ -139,7 +139,7 @@ def is_kept(vm: Machine, frame: Frame | None, generator: Object) -> bool:
     assert generator.source is not None
     if any(kind not in (Local, Index) for kind, _ in generator.source.path()):
         return True
-    held = held_by(() if frame is None else frame.callers())
+    held = held_in(() if frame is None else frame.callers())
     return any(found is generator.value for found in real_generators(vm, held))
 
 

@@ -57,7 +57,6 @@ from framejit.objects.types.madeclass import retire
 from framejit.process import interrupts
 from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
-from framejit.quick_dataclass import dataclass
 from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.torch_state.symbols import need_data
@@ -65,6 +64,7 @@ from framejit.tracing import boundary, branches, giving_up, looks, passage, plai
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
+from framejit.tracing.watches import Watch
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -74,15 +74,6 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 def is_of_program(frame: Frame) -> bool:
     """Return whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
     return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
-
-
-@dataclass(slots=True, eq=False)
-class Watch:
-    """The values, by identity, that a call of `noting_whether` is about, the lists among them, and whether one has been observed."""
-
-    values: frozenset[int]
-    lists: Sequence[Object]
-    seen: bool = False
 
 
 class Tracer:
@@ -586,8 +577,7 @@ class Tracer:
         def noted(obj: Object) -> Object:
             real = observe(obj)
             for each in watches:
-                if id(real) in each.values and not (any(real is items for items in each.lists) and self._takes_item_of(real)):
-                    each.seen = True
+                each.note(real, self.frame)
             return real
 
         is_first = not watches
@@ -602,11 +592,6 @@ class Tracer:
                 del self.observe
             elif is_first:
                 self.observe = around  # type: ignore[assignment, method-assign]
-
-    def _takes_item_of(self, container: Object) -> bool:
-        """Return whether the current instruction is `container[key]`."""
-        frame = self.frame
-        return frame is not None and frame.instruction.op == "BINARY_SUBSCR" and settle(frame.stack[-2]) is container
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: whether its type, or its identity, must be guarded."""

@@ -136,7 +136,7 @@ LOOKS = {
     "of Python": "'_pydecimal' in sys.modules", "of nobody": "'framejit_no_such_module' in sys.modules", "there": "'torch' in sys.modules",
     "any": "any(name == 'sympy' for name in list(sys.modules))",
 }  # fmt: skip
-"""What programs ask `sys.modules` in a process that hasn't imported the modules."""
+"""Questions to `sys.modules` in a process that hasn't imported the modules."""
 
 
 def test_a_program_that_looks_for_modules_finds_no_stand_in() -> None:

@@ -55,11 +55,11 @@ def parts(value: Object, place: Path) -> Iterator[tuple[Object, Path]]:
             continue
         seen.add(id(found))
         yield found, path
-        waiting += [(part, (*path, *steps)) for part, steps in islice(held_by(found), MOST_VALUES)]
+        waiting += [(part, (*path, *steps)) for part, steps in islice(contents_of(found), MOST_VALUES)]
 
 
-def held_by(value: Object) -> Iterator[tuple[Object, Path]]:
-    """What a value that the trace has made holds, with the steps that lead there."""
+def contents_of(value: Object) -> Iterator[tuple[Object, Path]]:
+    """The values that a value which the trace has made holds, with the steps that lead there."""
     if isinstance(value, (TupleObject, ListObject)):
         yield from ((item, ((Index, index),)) for index, item in enumerate(value.elements or ()))
     elif isinstance(value, SequenceIterator) and isinstance(value.sequence, (TupleObject, ListObject)):

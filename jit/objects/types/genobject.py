@@ -13,8 +13,7 @@ from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Codegen, Object, Raise, settle
 from framejit.objects.core.registry import CODES, models, wraps
 from framejit.objects.types.exceptions import ExceptionObject, TracebackObject, decides_subclasses
-from framejit.objects.types.iterobject import DelegatedSequence
-from framejit.plain import support
+from framejit.objects.types.iterobject import DelegatedSequence, load_slots
 
 SEQUENCES = (list, tuple, str, bytes)
 """The types of sequences that GET_ITER of some versions leaves on the stack, with an index beside them."""
@@ -139,12 +138,7 @@ class OutsideGenerator(GeneratorObject):
         cg.load_const(frame.instruction.offset)
         cg.load_const(len(frame.locals) + len(frame.stack))
         cg.load_const(tuple([index for index, _ in changed]))
-        for _, value in changed:
-            if value is None:
-                cg.load_const(support.NULL)
-            else:
-                cg.load(value)
-        cg.build_tuple(len(changed))
+        load_slots(cg, [value for _, value in changed])
         cg.call_const(move_generator, 6)
         cg.pop_top()
 

@@ -16,7 +16,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects.core import operators
 from framejit.objects.core.object import VM, Codegen, Object, settle
 from framejit.objects.core.registry import wraps
-from framejit.objects.types.iterobject import ForeignIterator, callable_iterator, stop_iteration_ends
+from framejit.objects.types.iterobject import ForeignIterator, callable_iterator, load_slots, stop_iteration_ends
 from framejit.objects.types.peekediterator import field_of
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import support
@@ -80,13 +80,7 @@ class FieldIterator(Object):
         """Emit code that sets fields to their present contents."""
         cg.load(self)
         cg.load_const(tuple(full_name(self.cls, name) for name in names))
-        for name in names:
-            value = self.fields[name]
-            if value is None:
-                cg.load_const(support.NULL)
-            else:
-                cg.load(value)
-        cg.build_tuple(len(names))
+        load_slots(cg, [self.fields[name] for name in names])
         cg.call_const(set_iterator_fields, 3)
         cg.pop_top()
 

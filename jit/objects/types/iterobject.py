@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from framejit import breaks
@@ -14,6 +14,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end, settle
 from framejit.objects.core.registry import wraps
+from framejit.plain import support
 from framejit.program import classes
 
 list_iterator: Any = type(iter([]))
@@ -268,6 +269,16 @@ def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
             drop_end(vm, raised.exc)
             return None
         raise
+
+
+def load_slots(cg: Codegen, values: Sequence[Object | None]) -> None:
+    """Emit code that puts values into a tuple, with `support.NULL` for those that are missing, as the runtime takes the state of an iterator or a generator."""
+    for value in values:
+        if value is None:
+            cg.load_const(support.NULL)
+        else:
+            cg.load(value)
+    cg.build_tuple(len(values))
 
 
 def constant_iterator_at(constants: Any, index: int, has_ended: bool) -> Iterator[Any]:

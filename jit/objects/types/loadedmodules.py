@@ -1,4 +1,4 @@
-"""What the program finds in `sys.modules`, which changes while it is traced: framejit and torch's kernels import modules then.
+"""Look-ups in `sys.modules` by the program. It changes while the program is traced: framejit and torch's kernels import modules then.
 
     "jax" in sys.modules        # guarded
     "sympy" in sys.modules      # if it isn't there yet: a graph break, since framejit may import it before the trace ends

@@ -253,7 +253,7 @@ USES = (takes_one, sends, throws, closes, loops, goes_on_after_a_break, breaks_i
 
 
 def state_of(generator, shows_variables=True):
-    """What a program can see about a generator. Variables that nothing reads any more aren't kept in one that the trace has made."""
+    """The state of a generator as a program can see it. Variables that nothing reads any more aren't kept in one that the trace has made."""
     frame = generator.gi_frame
     at = None if frame is None else (frame.f_lasti, frame.f_lineno)
     variables = {name: value for name, value in frame.f_locals.items() if not callable(value)} if frame is not None and shows_variables else {}
