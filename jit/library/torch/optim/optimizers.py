@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from types import CodeType, FunctionType
 from typing import Any
@@ -20,7 +20,7 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
 from framejit.library.torch.optim import optimizer_steps, schedulers
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, rules_of_code, runs_uncompiled
 from framejit.objects.core.vm import FrameView
@@ -34,10 +34,10 @@ MODULES = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rm
 """Modules of torch.optim with a function of the same name, which does the arithmetic of a step."""
 BY_TENSORS: dict[str, Callable[..., None]] = {"radam": optimizer_steps.radam, "asgd": optimizer_steps.asgd, "adafactor": optimizer_steps.adafactor}
 """The functions that AOTAutograd traces in place of those that read data, by their names."""
-DECIDES = ("weight_decay", "momentum")
-"""Settings that the arithmetic compares with 0."""
-AVERAGES = ("beta1", "alpha")
-"""Settings x of which the arithmetic gives 1 - x to torch.lerp as a weight, which Inductor's version of lerp compares with 0.5 and -0.5."""
+CONDITIONS = {"weight_decay": app.decides, "momentum": app.decides, "beta1": app.averages, "alpha": app.averages}
+"""For settings that the arithmetic, or Inductor's version of it, compares: the comparisons that must hold if one is to be a symbol of the graph."""
+CONDITIONS_OF = {"muon": {**CONDITIONS, "momentum": app.averages_twice}}
+"""By the names of functions whose arithmetic uses a setting in another way: the conditions on their settings."""
 
 MADE = "momentum_buffer_list"
 """The list in which the arithmetic of SGD puts buffers that don't exist yet."""
@@ -82,15 +82,12 @@ def is_from_outside(frame: FrameView[Object] | None) -> bool:
     return isinstance(optimizer, Object) and optimizer.source is not None
 
 
-def as_traced(given: dict[str, Any]) -> dict[str, Any]:
+def as_traced(function: str, given: dict[str, Any]) -> dict[str, Any]:
     """The arguments with which AOTAutograd can trace the arithmetic of a step."""
-    for name in DECIDES:
+    for name, conditions in CONDITIONS_OF.get(function, CONDITIONS).items():
         if isinstance(given.get(name), torch.SymFloat):
-            torch._check(given[name] > 0)  # enter_graph has guarded it, and what follows
-    for name in AVERAGES:
-        if isinstance(given.get(name), torch.SymFloat):
-            torch._check(1 - given[name] < 0.5)
-            torch._check(1 - given[name] > -0.5)
+            for condition in conditions(given[name]):
+                torch._check(condition)  # enter_graph has guarded it
     if not given.get("fused"):
         return given
     on_gpu = {"capturable": any(step.is_cuda for step in given["state_steps"])} if "capturable" in given else {}
@@ -127,24 +124,14 @@ def leave_first_step(vm: TorchVM, name: str, given: dict[str, Object], state: li
         vm.unsupported(breaks.FirstStep(f"torch.optim's {name}"))
 
 
-def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
+def rest_on_decisions(vm: TorchVM, function: str, given: dict[str, Object]) -> None:
     """Guard the decisions that the arithmetic makes by its settings, which AOTAutograd traces."""
     assert vm.graph.autograd_node is not None
     vm.trail.set(vm.graph.autograd_node, "asks", True)
-    for name in (*DECIDES, *AVERAGES):
+    for name, conditions in CONDITIONS_OF.get(function, CONDITIONS).items():
         number = given.get(name)
-        if isinstance(number, NumberObject) and not all(abstract.truth(vm, decision) for decision in decisions(vm, name, number)):
+        if isinstance(number, NumberObject) and not all(abstract.truth(vm, item) for item in abstract.iterate(vm, vm.call_app(conditions, [number], {}))):
             number.constant(vm)
-
-
-def decisions(vm: TorchVM, name: str, number: NumberObject) -> Iterator[Object]:
-    """The comparisons of a setting that must hold if it is to be a symbol of the graph."""
-    if name in DECIDES:
-        yield operators.compare(vm, ">", number, vm.const(0))
-        return
-    weight = operators.binary_op(vm, "-", vm.const(1), number)
-    yield operators.compare(vm, "<", weight, vm.const(0.5))
-    yield operators.compare(vm, ">", weight, vm.const(-0.5))
 
 
 def reject_empty(vm: TorchVM, params: list[Object]) -> None:
@@ -168,7 +155,7 @@ def arithmetic(function: Callable[..., Any]) -> None:
         if vm.graph.autograd_node is not None:
             if by_tensors is optimizer_steps.adafactor:
                 reject_empty(vm, lists[parameters])
-            rest_on_decisions(vm, given)
+            rest_on_decisions(vm, function.__name__, given)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):
             if item.cls is type(None):
@@ -181,7 +168,7 @@ def arithmetic(function: Callable[..., Any]) -> None:
         if torch._C._len_torch_dispatch_stack() == 0:
             function(**given)
         else:
-            by_tensors(**as_traced(given))
+            by_tensors(**as_traced(function.__name__, given))
         return given.get(MADE)
 
     def change(*args: Any, **kwargs: Any) -> Any:

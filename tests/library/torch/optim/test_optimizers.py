@@ -219,6 +219,21 @@ def test_weights_of_averages_that_change_in_each_step(name: str, backend: str) -
     assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (2, 0, 1), found
 
 
+@pytest.mark.only_eager("the test names the backends that it is about")
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_momentum_of_muon_that_changes_in_each_step(backend: str) -> None:
+    """It is the weight of two averages, m and 1 - m. One below a half is compiled as a constant. Muon computes in bfloat16."""
+    expected, run = Run("Muon", False), Run("Muon", False)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend=backend)
+    for momentum in (0.9, 0.85, 0.8, 0.3, 0.7, 0.95):
+        for group in (run.optimizer.param_groups[0], expected.optimizer.param_groups[0]):
+            group["momentum"] = momentum
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()], 1e-2)
+    found = framejit.statistics()
+    assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (2, 0, 1), found
+
+
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "OneCycleLR": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20),
     "ReduceLROnPlateau": lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, patience=1),
