@@ -6,12 +6,12 @@ import functools
 import warnings
 import weakref
 from abc import ABCMeta, get_cache_token
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import MethodType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, CAttr, Source
+from framejit.guards.source import MISSING, CAttr, Path, Source
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.calls import keyword_items
 from framejit.objects.core.delivery import Delivery
@@ -108,6 +108,10 @@ class PartialObject(Object):
 
     def fill(self, cg: Codegen) -> None:
         fill_attrs(cg, self)
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        yield from ((((CAttr, name),), part) for name, part in (("args", self.args), ("keywords", self.keywords)))
+        yield from super().held_values()
 
     def referents(self) -> list[Object]:
         attrs = [value for _, value in self.attrs.entries.values()] if has_attrs(self) and self.attrs is not None else []

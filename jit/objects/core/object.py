@@ -14,14 +14,14 @@ Conventions
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.kinds import IsMissing, TypeIs
-from framejit.guards.source import MISSING, CAttr, SlotMember, Source
+from framejit.guards.source import MISSING, CAttr, InstanceDict, Path, SlotMember, Source
 from framejit.objects.core import differences, wording
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
@@ -349,6 +349,10 @@ class Object:
     def referents(self) -> list[Object]:
         """The Objects that this value, made by the trace, refers to: those that `reconstruct`, `fill` and (with a source) `replay` will load."""
         return []
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        """The values that this value, made by the trace, holds, each after the steps by which guards of a resume function reach it: its attributes."""
+        return iter(()) if self.attrs is None else ((((InstanceDict, None), *path), part) for path, part in self.attrs.held_values())
 
     def __repr__(self) -> str:
         """The value's name in reports: its place in the program, and its type."""

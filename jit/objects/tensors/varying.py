@@ -8,19 +8,12 @@ from itertools import islice
 import torch
 from torch import fx
 
-from framejit.guards.container_sources import IteratorItem
 from framejit.guards.dynamic import DATA, Dimensions
-from framejit.guards.generators import SuspendedSlot
-from framejit.guards.source import CellContents, Index, InstanceDict, Item, Path, Slot
+from framejit.guards.source import CellContents, Path
 from framejit.objects.arrays.arrayoperands import is_unbacked
 from framejit.objects.core.object import Object, settle
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.cellobject import CellObject
-from framejit.objects.types.genobject import GeneratorObject
-from framejit.objects.types.instancedict import InstanceDictObject
-from framejit.objects.types.iterobject import SequenceIterator
-from framejit.objects.types.listobject import ListObject
-from framejit.objects.types.tupleobject import TupleObject
 
 MOST_VALUES = 256
 """The most values in lists, iterators and the like that are looked at in search of tensors."""
@@ -55,21 +48,7 @@ def parts(value: Object, place: Path) -> Iterator[tuple[Object, Path]]:
             continue
         seen.add(id(found))
         yield found, path
-        waiting += [(part, (*path, *steps)) for part, steps in islice(contents_of(found), MOST_VALUES)]
-
-
-def contents_of(value: Object) -> Iterator[tuple[Object, Path]]:
-    """The values that a value which the trace has made holds, with the steps that lead there."""
-    if isinstance(value, (TupleObject, ListObject)):
-        yield from ((item, ((Index, index),)) for index, item in enumerate(value.elements or ()))
-    elif isinstance(value, SequenceIterator) and isinstance(value.sequence, (TupleObject, ListObject)):
-        yield from ((item, ((IteratorItem, index),)) for index, item in enumerate((value.sequence.elements or ())[value.index :]))
-    elif isinstance(value, GeneratorObject):
-        names = value.frame.decoded.slots
-        slots = enumerate([*value.frame.locals, *value.frame.stack])
-        yield from ((part, ((SuspendedSlot, Slot(i, names[i] if i < len(names) else "")),)) for i, part in slots if isinstance(part, Object))
-    elif isinstance(value.attrs, InstanceDictObject):
-        yield from ((part, ((InstanceDict, None), (Item, Item.key(name)))) for name, (_, part) in value.attrs.entries.items() if type(name) is str)
+        waiting += [(part, (*path, *steps)) for steps, part in islice(found.held_values(), MOST_VALUES)]
 
 
 def varying_sizes(fake: torch.Tensor) -> frozenset[int]:

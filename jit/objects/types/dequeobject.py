@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.container_sources import DequeIndex
 from framejit.guards.kinds import Equals, Length
-from framejit.guards.source import MISSING, CAttr, Source
+from framejit.guards.source import MISSING, CAttr, Path, Source
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, unhashable
 from framejit.objects.core.registry import wraps
@@ -167,6 +168,10 @@ class DequeObject(Object):
         cg.load_const(self.maxlen)
         cg.call_const(deque.__init__, 3)
         cg.pop_top()
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        yield from ((((DequeIndex, index),), item) for index, item in enumerate(self.elements or ()))
+        yield from super().held_values()
 
     def referents(self) -> list[Object]:
         return [*(self.appended if self.elements is None else self.elements), *attr_values(self)]

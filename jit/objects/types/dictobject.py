@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
-from framejit.guards.source import MISSING, InstanceDict, Item, Source
+from framejit.guards.source import MISSING, InstanceDict, Item, Path, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
@@ -422,6 +422,11 @@ class DictObject(Namespace):
             return False
         assert self.source is not None
         return settle(value).source is self.source.child(Item, name)
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        if self.source is None:
+            yield from ((((Item, Item.key(name)),), value) for name, (_, value) in self.entries.items() if type(name) is str)
+        yield from super().held_values()
 
     def referents(self) -> list[Object]:
         table = self.entries if self.source is None else self.stores

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import CoroutineType, GeneratorType
 from typing import Any
 
 from framejit import breaks
 from framejit._runtime import end_generator, move_generator
 from framejit.guards.generators import SuspendedSlot
-from framejit.guards.source import MISSING, Slot, Source
+from framejit.guards.source import MISSING, Path, Slot, Source
 from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Codegen, Object, Raise, settle
 from framejit.objects.core.registry import CODES, models, wraps
@@ -74,6 +75,12 @@ class GeneratorObject(Object):
         if self.names is not None:
             cg.load_const(self.names)
             cg.call_const(renamed, 2)
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        names = self.frame.decoded.slots
+        for index, part in enumerate([*self.frame.locals, *self.frame.stack]):
+            if isinstance(part, Object):
+                yield ((SuspendedSlot, Slot(index, names[index] if index < len(names) else "")),), part
 
     def referents(self) -> list[Object]:
         held = [*self.frame.locals, *self.frame.stack, self.frame.handled]

@@ -10,7 +10,8 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import ITERATOR_FIELDS
-from framejit.guards.source import MISSING
+from framejit.guards.container_sources import IteratorItem
+from framejit.guards.source import MISSING, Index, Path
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object, Raise, drop_end, settle
 from framejit.objects.core.registry import wraps
@@ -84,6 +85,12 @@ class SequenceIterator(IteratorObject):
 
     def awaits(self) -> Object | None:
         return self.sequence
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        """The items that are still to come."""
+        for ((step, index), *_), item in () if self.sequence is None else self.sequence.held_values():
+            if step is Index and index >= self.index:
+                yield ((IteratorItem, index - self.index),), item
 
     def referents(self) -> list[Object]:
         return [] if self.sequence is None else [self.sequence]

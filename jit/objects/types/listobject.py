@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from framejit.guards.kinds import Length
-from framejit.guards.source import MISSING, Index, Source
+from framejit.guards.source import MISSING, Index, Path, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
@@ -229,6 +230,10 @@ class ListObject(Object):
         cg.build_list(len(items))
         cg.call_const(list.__setitem__, 3)
         cg.pop_top()
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        yield from ((((Index, index),), item) for index, item in enumerate(self.elements or ()))
+        yield from super().held_values()
 
     def referents(self) -> list[Object]:
         return [*(self.appended if self.elements is None else self.elements), *attr_values(self)]

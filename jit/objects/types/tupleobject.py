@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import MemberDescriptorType
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.kinds import Equals, IsPresent, Length
-from framejit.guards.source import MISSING, Index, Source
+from framejit.guards.source import MISSING, Index, Path, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Namespace, NotConstant, Object, is_c_member
 from framejit.objects.core.registry import wraps
@@ -174,6 +175,10 @@ class TupleObject(Object):
 
     def fill(self, cg: Codegen) -> None:
         fill_attrs(cg, self)
+
+    def held_values(self) -> Iterator[tuple[Path, Object]]:
+        yield from ((((Index, index),), item) for index, item in enumerate(self.elements or ()))
+        yield from super().held_values()
 
     def referents(self) -> list[Object]:
         return [*(self.elements or ()), *attr_values(self)]

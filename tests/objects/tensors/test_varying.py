@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +83,26 @@ def in_a_generator(x: torch.Tensor) -> torch.Tensor:
     return twice.sum() + next(made)
 
 
-PROGRAMS = [chosen_rows, in_a_cell, below_a_call, in_a_list, in_an_attribute, pytest.param(in_a_generator, marks=needs_generators)]
+def in_a_dict(x: torch.Tensor) -> torch.Tensor:
+    held = {"found": [x[x > 0]], 1: x}
+    print("", end="")
+    return held["found"][0] * 2
+
+
+def in_a_deque(x: torch.Tensor) -> torch.Tensor:
+    held = collections.deque([x, x[x > 0]], maxlen=3)
+    print("", end="")
+    return held.pop() * 2
+
+
+def in_a_partial(x: torch.Tensor) -> torch.Tensor:
+    held = functools.partial(torch.add, x[x > 0], other=x[x > 0])
+    print("", end="")
+    return held()
+
+
+GENERATOR = pytest.param(in_a_generator, marks=needs_generators)
+PROGRAMS = [chosen_rows, in_a_cell, below_a_call, in_a_list, in_an_attribute, in_a_dict, in_a_deque, in_a_partial, GENERATOR]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
