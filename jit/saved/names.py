@@ -174,6 +174,9 @@ class Namer:
             yield "attribute", module, value.__qualname__ if kind is FunctionType else classes.qualname(value), fingerprint(value)
         elif kind in OWNED and type(value.__module__) is str:
             yield "attribute", value.__module__, value.__qualname__, fingerprint(value)
+        elif kind in OWNED and classes.is_subtype(type(value.__self__), type):  # `object.__new__`, which modules have under other names
+            with contextlib.suppress(Unsaved):
+                yield "bound", self.name_of(value.__self__), value.__name__
         for module, key in Places.of(value):
             yield "attribute", module, key, fingerprint(value)
         if kind in OWNED and value.__self__ is not None and not isinstance(value.__self__, ModuleType):
