@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Object, call_special
-from framejit.objects.core.registry import Model, around, models
+from framejit.objects.core.registry import models
 from framejit.objects.types import merging, numbereddict, typefields
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
@@ -169,7 +169,14 @@ def setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) ->
     return default
 
 
-@models(dict.pop, OrderedDict.pop)
+@models(OrderedDict.pop)
+def ordered_pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) -> Object:
+    if self.past:
+        self.open(vm)  # which breaks: Pythons differ in what is removed if the order lacks the key
+    return pop(vm, self, key, default)
+
+
+@models(dict.pop)
 def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) -> Object:
     # Objects/dictobject.c: _PyDict_Pop_KnownHash: an empty dict doesn't hash the key.
     found = self.lookup(vm, self.changed_key(vm, key)) if self.family is OrderedDict or self.open(vm) else None
@@ -219,11 +226,10 @@ def move_to_end(vm: VM, self: DictObject, key: Object, last: Object | None = Non
     entry = entries.get(hash_key)
     if entry is None:
         raise_key(vm, key)
-    if last is None or abstract.truth(vm, last):
-        self.delete(vm, hash_key)
-        self.put(vm, hash_key, *entry)
-    else:
-        self.replace(vm, {hash_key: entry} | {other: kept for other, kept in entries.items() if other != hash_key})
+    is_last = last is None or abstract.truth(vm, last)
+    if hash_key != next(reversed(entries) if is_last else iter(entries)):
+        others = {other: kept for other, kept in entries.items() if other != hash_key}
+        self.reorder(vm, others | {hash_key: entry} if is_last else {hash_key: entry} | others)
     return NONE
 
 
@@ -428,7 +434,10 @@ def ordered_ior(vm: VM, self: DictObject, other: Object) -> Object:
 
 @models(dict.__repr__)
 def render(vm: VM, self: DictObject) -> Object:
-    return text.repr_of_items(vm, self, "{}", lambda: [f"{text.real_repr(vm, key)}: {text.real_repr(vm, value)}" for key, value in self.items(vm)])
+    def parts() -> list[str]:
+        return [f"{text.real_repr(vm, key)}: {text.real_repr(vm, value)}" for key, value in self.in_order_of(vm, dict).values()]
+
+    return text.repr_of_items(vm, self, "{}", parts)
 
 
 SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
@@ -457,23 +466,3 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
 @models(defaultdict.__repr__)
 def render_default(vm: VM, self: DictObject) -> Object:
     return vm.const(f"{typefields.name_of(vm, self.cls)}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")
-
-
-def past_the_order(name: str) -> Callable[..., Object]:
-    """The check that runs before the model of a dict method which OrderedDict overrides: called on an OrderedDict, it bypasses the order that this keeps."""
-
-    def checked(vm: VM, self: Object, /, *args: Object, own: Model, **kwargs: Object) -> Object:
-        if isinstance(self, DictObject) and self.family is OrderedDict:
-            vm.unsupported(breaks.UnsupportedCall(f"dict.{name} on an OrderedDict"))
-        return own(vm, self, *args, **kwargs)
-
-    return checked
-
-
-for _name in (
-    "__delitem__", "__init__", "__ior__", "__setitem__", "__iter__", "__reversed__",
-    "clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values",
-):  # fmt: skip
-    _real = getattr(dict, _name)
-    if getattr(OrderedDict, _name) is not _real:
-        around(_real)(past_the_order(_name))

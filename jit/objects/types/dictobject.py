@@ -22,12 +22,14 @@ from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
+from framejit.objects.types.dictkeys import compares_by_identity, const_key, is_in_order, is_item, to_move
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.loadedmodules import going_through_modules, module_found
 from framejit.objects.types.openkeys import is_open, item_at_open_key
 from framejit.program import classes
 
 Entry = tuple[Object, Object]
+NONE_PAST: frozenset[Any] = frozenset()
 FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
@@ -36,10 +38,14 @@ class DictObject(Namespace):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (it was cleared or reordered).
 
     `taken`: the keys that were removed so far, in this order, for iterators. `by_place`: see numbereddict.py. `has_addresses`: whether some keys are results of
-    id() whose numbers nobody has asked for.
+    id() whose numbers nobody has asked for. `past`: the keys of an OrderedDict that dict's own methods have stored, and `plain_order`: the order in which its
+    plain dict has the keys, if its own order was changed (see odictmethods.py).
     """
 
-    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place", "has_addresses")
+    __slots__ = (
+        *("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place", "has_addresses"),
+        *("past", "plain_order"),
+    )
 
     def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -55,6 +61,8 @@ class DictObject(Namespace):
         self.plain_keys: bool | None = None
         self.taken: list[Any] = []
         self.by_place = self.has_addresses = False
+        self.past: frozenset[Any] = NONE_PAST
+        self.plain_order: tuple[Any, ...] | None = None
 
     @property
     def family(self) -> Any:
@@ -119,7 +127,34 @@ class DictObject(Namespace):
         return self.plain_keys
 
     def open(self, vm: VM) -> dict[Any, Entry]:
-        """The whole content, in order; guards all keys and their order the first time."""
+        """The whole content, in order; guards all keys and their order the first time. Breaks for an OrderedDict whose order lacks some of its keys."""
+        if self.past:
+            vm.unsupported(breaks.UnsupportedOperation(PASSED_OVER))
+        return self.stored(vm)
+
+    def in_order_of(self, vm: VM, storage: type) -> dict[Any, Entry]:
+        """The content in the order in which iterators and views of OrderedDict or of dict give it. An OrderedDict may lack some keys of its dict."""
+        if storage is dict and self.family is OrderedDict:
+            if self.source is not None:
+                vm.unsupported(breaks.UnsupportedOperation("going through the plain dict of an OrderedDict, whose keys may have another order"))
+            return self.in_plain_order()
+        entries = self.stored(vm)
+        return {name: entry for name, entry in entries.items() if not self.is_past(name)} if self.past else entries
+
+    def in_plain_order(self) -> dict[Any, Entry]:
+        """The content of a dict that the trace has made, in the order of a plain dict."""
+        if self.plain_order is None:
+            return self.entries
+        return {name: self.entries[name] for name in (*self.plain_order, *self.entries)}
+
+    def is_past(self, name: Any) -> bool:
+        """Return whether the order of an OrderedDict lacks a key, which dict's own methods have stored."""
+        if name not in self.past:
+            return False
+        return self.source is None or self.rewritten or name in self.removed or not dict.__contains__(self.value, name)
+
+    def stored(self, vm: VM) -> dict[Any, Entry]:
+        """The whole content; guards all keys and their order the first time."""
         if self.complete:
             if self.has_addresses:
                 self.number_addresses(vm)
@@ -144,7 +179,7 @@ class DictObject(Namespace):
         ordered = issubclass(self.cls, OrderedDict)
         plain = all(type(key) is str or is_plain(key) for key in keys)
         if ordered and plain and not is_in_order(original):
-            vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict whose order was passed over by methods of dict"))
+            vm.unsupported(breaks.UnsupportedOperation(PASSED_OVER))
         entries: dict[Any, Entry] = {}
         if not keys:
             vm.guard(Length, source, 0)
@@ -219,8 +254,38 @@ class DictObject(Namespace):
         key = vm.observe(key)
         self.put(vm, self.changed_key(vm, key), key, value)
 
+    def set_by_dict(self, vm: VM, key: Object, value: Object) -> None:
+        """Set the value of any hashable key with dict's own store, which passes over the order that an OrderedDict keeps."""
+        key = vm.observe(key)
+        name = self.hash_key_of(vm, key)
+        if self.family is OrderedDict and name not in self.past:
+            is_new = self.lookup(vm, name) is None if self.source is None else name not in self.stores
+            if is_new:
+                vm.trail.set(self, "past", self.past | {name})
+        self._store(vm, name, key, value)
+
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
         """Set the value of a key whose hash key is known; if the key is there already, it stays the same object."""
+        if self.past and hash_key in self.past:
+            self._enter_order(vm, hash_key)
+        self._store(vm, hash_key, key, value)
+
+    def _enter_order(self, vm: VM, name: Any) -> None:
+        """Take a key out that the order of an OrderedDict lacks, since it is stored again, and then becomes the last one in the order."""
+        if self.source is not None or type(name) is not str:  # the order would have another object as its key than the dict has
+            vm.unsupported(breaks.UnsupportedOperation(PASSED_OVER))
+        vm.trail.set(self, "past", self.past - {name})
+        self.reorder(vm, {other: entry for other, entry in self.entries.items() if other != name} | {name: self.entries[name]})
+
+    def reorder(self, vm: VM, entries: dict[Any, Entry]) -> None:
+        """Change the order of an OrderedDict, but not that of its plain dict: `entries` are its entries."""
+        if self.plain_order is None:
+            vm.trail.set(self, "plain_order", tuple(self.entries))
+        vm.trail.set(self, "entries", entries)
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def _store(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
         if self.has_addresses or (type(hash_key) is not str and not is_plain(hash_key)):
             self.lookup(vm, hash_key)  # which opens a dict from outside
         if type(hash_key) is AddressKey and not self.has_addresses:
@@ -245,6 +310,10 @@ class DictObject(Namespace):
         """Remove a plain constant key (or another hash key of a complete dict); False if it is missing."""
         if self.lookup(vm, name) is None:
             return False
+        if name in self.past:
+            vm.trail.set(self, "past", self.past - {name})
+        if self.plain_order is not None:
+            vm.trail.set(self, "plain_order", tuple(other for other in self.plain_order if other != name))
         if self.source is not None:
             if name in self.stores:
                 self._take(vm, "stores", name)
@@ -275,6 +344,8 @@ class DictObject(Namespace):
             self.taken.append(name)
             vm.trail.changed(self, self.taken.pop)
         vm.trail.set(self, "entries", entries)
+        vm.trail.set(self, "past", NONE_PAST)
+        vm.trail.set(self, "plain_order", None)
         if self.source is not None:
             vm.trail.set(self, "complete", True)
             vm.trail.set(self, "rewritten", True)
@@ -383,13 +454,15 @@ class DictObject(Namespace):
             cg.load(self.factory)
             cg.call_const(defaultdict.__init__, 2)
             cg.pop_top()
-        self.emit_stores(cg, self.entries)
+        entries = self.in_plain_order()
+        self.emit_stores(cg, entries)
+        self.emit_moves(cg, list(entries))
         fill_attrs(cg, self)
 
     def emit_stores(self, cg: Codegen, entries: dict[Any, Entry]) -> None:
         """`dict[key] = value` for each, by the C type's own store."""
         setitem = OrderedDict.__setitem__ if self.family is OrderedDict else dict.__setitem__
-        for key, value in entries.values():
+        for hash_key, (key, value) in entries.items():
             if self.cls is dict:
                 cg.load(value)
                 cg.load(self)
@@ -399,7 +472,7 @@ class DictObject(Namespace):
             cg.load(self)
             cg.load(key)
             cg.load(value)
-            cg.call_const(setitem, 3)
+            cg.call_const(dict.__setitem__ if hash_key in self.past else setitem, 3)
             cg.pop_top()
 
     def replay(self, cg: Codegen) -> None:
@@ -415,6 +488,19 @@ class DictObject(Namespace):
             cg.call_const(family.pop, 3)
             cg.pop_top()
         self.emit_stores(cg, {name: entry for name, entry in self.stores.items() if not self.is_put_back(name, entry[1])})
+        if self.plain_order is not None:
+            there = [] if self.rewritten else [name for name in OrderedDict.__iter__(self.value) if name not in self.removed]
+            self.emit_moves(cg, list(dict.fromkeys([*there, *self.stores])))
+
+    def emit_moves(self, cg: Codegen, order: list[Any]) -> None:
+        """Bring an OrderedDict that has its keys in this order into the order of `entries`, if that was changed."""
+        if self.plain_order is None:
+            return
+        for name in to_move(order, [name for name in self.entries if name not in self.past]):
+            cg.load(self)
+            cg.load(self.entries[name][0])
+            cg.call_const(OrderedDict.move_to_end, 2)
+            cg.pop_top()
 
     def is_put_back(self, name: Any, value: Object) -> bool:
         """Return whether a stored value is the one that the original has for the key."""
@@ -442,37 +528,6 @@ def dict_of(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
     for key, value in pairs:
         made.set_item(vm, key, value)
     return made
-
-
-def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
-    """Return whether the order that an OrderedDict keeps has exactly the keys of the dict: methods of dict that are called on it bypass its order.
-
-    Iterating over it hashes the keys, which must be plain.
-    """
-    try:
-        return len(list(OrderedDict.__iter__(mapping))) == dict.__len__(mapping)
-    except KeyError:
-        return False
-
-
-def compares_by_identity(cls: Any) -> bool:
-    """Return whether instances of a class are equal only to themselves."""
-    return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
-
-
-def is_class_key(key: Any) -> bool:
-    """Return whether a hash key is a class that is equal to itself only: its metaclass leaves comparisons to `object`."""
-    return issubclass(type(key), type) and compares_by_identity(type(key))
-
-
-def is_item(key: Any) -> bool:
-    """Return whether guards look the value of a hash key up by the key, and not by its place in the dict."""
-    return type(key) is str or is_plain(key) or is_class_key(key)
-
-
-def const_key(vm: VM, key: Any) -> Object:
-    """The Object of a plain constant key."""
-    return ConstObject(key) if type(key) is str else vm.const(key)
 
 
 # Instance dicts of users' subclasses of builtin containers.
@@ -513,6 +568,7 @@ def fill_attrs(cg: Codegen, obj: Object) -> None:
 # Iterators.
 
 KEYS, VALUES, ITEMS = "keys", "values", "items"
+PASSED_OVER = "going through an OrderedDict whose order was passed over by methods of dict"
 VIEW_TYPES: dict[tuple[type, str], Any] = {
     (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
 }
@@ -524,7 +580,7 @@ ITERATOR_TYPES: dict[tuple[type, str, bool], Any] = {
 }
 
 
-def storage(mapping: DictObject) -> type:
+def storage_of(mapping: DictObject) -> type:
     """OrderedDict, whose views and iterators have types of their own, or dict."""
     return OrderedDict if mapping.family is OrderedDict else dict
 
@@ -532,15 +588,17 @@ def storage(mapping: DictObject) -> type:
 class DictIterator(IteratorObject):
     """An iterator over a dict's keys, values or items; a change of size while it runs raises the RuntimeError of dictiter_iternextkey."""
 
-    __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size", "seen")
+    __slots__ = ("mapping", "kind", "keys", "index", "backwards", "storage", "entries", "past", "size", "seen")
 
-    def __init__(self, vm: VM, mapping: DictObject, kind: str, backwards: bool = False) -> None:
-        super().__init__(ITERATOR_TYPES[storage(mapping), kind, backwards])
+    def __init__(self, vm: VM, mapping: DictObject, kind: str, backwards: bool = False, storage: type | None = None) -> None:
+        self.storage = storage or storage_of(mapping)
+        super().__init__(ITERATOR_TYPES[self.storage, kind, backwards])
         self.mapping = mapping
         self.kind = kind
-        self.entries = mapping.open(vm)
-        self.keys = list(self.entries)
-        self.size = len(self.keys)
+        self.keys = list(mapping.in_order_of(vm, self.storage))
+        self.entries = mapping.stored(vm)
+        self.past = mapping.past
+        self.size = len(self.entries)
         self.seen = len(mapping.taken)
         if backwards:
             self.keys.reverse()
@@ -552,14 +610,15 @@ class DictIterator(IteratorObject):
         if index < 0:
             return None
         entries, keys = self.mapping.entries, self.keys
-        if storage(self.mapping) is OrderedDict:
+        if self.storage is OrderedDict:
             self.check_ordered(vm)
         elif len(entries) != self.size:
             vm.trail.set(self, "size", -1)  # from here on it raises at every step
             vm.raise_(RuntimeError, "dictionary changed size during iteration")
         elif entries is not self.entries:
             taken = self.mapping.taken[self.seen :]
-            if self.backwards or any(key in entries and key in taken for key in keys[:index]):  # a key that was put in again comes once more
+            is_moved = self.backwards or self.mapping.plain_order is not None
+            if is_moved or any(key in entries and key in taken for key in keys[:index]):  # a key that was put in again comes once more
                 vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over a dict whose keys have changed"))
             keys = [*keys[:index], *self.keys_ahead(entries)]
             vm.trail.set(self, "keys", keys)
@@ -579,8 +638,10 @@ class DictIterator(IteratorObject):
 
     def check_ordered(self, vm: VM) -> None:
         """Objects/odictobject.c: odictiter_nextkey: after the last item the iterator has ended, whatever has changed; a change ends it as well."""
-        if self.index == self.size or self.is_intact():
+        if self.index == len(self.keys) or self.is_intact():
             return
+        if self.mapping.past is not self.past:
+            vm.unsupported(breaks.UnsupportedOperation(PASSED_OVER))
         if not self.mapping.entries:
             vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over an OrderedDict that was emptied"))
         vm.trail.set(self, "index", -1)
@@ -604,15 +665,16 @@ class DictIterator(IteratorObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.index < 0:
-            cg.call_const(storage(self.mapping), 0)
+            cg.call_const(self.storage, 0)
         elif self.is_intact():
             cg.load(self.mapping)
         else:
             cg.unsupported(breaks.CannotReconstruct(f"a {classes.name(self.cls)} over a dict whose keys have changed since it was made"))
+        cg.load_const(self.storage)
         cg.load_const(self.kind)
         cg.load_const(self.backwards)
         cg.load_const(max(self.index, 0))
-        cg.call_const(dict_iterator_at, 4)
+        cg.call_const(dict_iterator_at, 5)
 
     def awaits(self) -> Object | None:
         return self.mapping if self.index >= 0 else None
@@ -621,10 +683,9 @@ class DictIterator(IteratorObject):
         return [self.mapping] if self.index >= 0 else []
 
 
-def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> Any:
-    """Run by generated code: an iterator over a dict that has already given `index` items."""
-    family = OrderedDict if isinstance(mapping, OrderedDict) else dict
-    view = getattr(family, kind)(mapping)
+def dict_iterator_at(mapping: Any, storage: type, kind: str, backwards: bool, index: int) -> Any:
+    """Run by generated code: an iterator over a dict, of dict's or OrderedDict's kind, that has already given `index` items."""
+    view = getattr(storage, kind)(mapping)
     iterator = reversed(view) if backwards else iter(view)
     for _ in range(index):
         next(iterator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +14,7 @@ from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
-from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
+from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, Entry, storage_of, view_item
 from framejit.objects.types.numbereddict import PlaceIterator, goes_by_place
 from framejit.objects.types.sequence import COMPARISONS
 from framejit.objects.types.setmethods import make_set
@@ -23,27 +24,34 @@ from framejit.program import classes
 
 
 class DictView(Object):
-    """dict_keys, dict_values or dict_items of a dict."""
+    """dict_keys, dict_values or dict_items of a dict. `storage`: OrderedDict if it is a view of that, which goes by its order, or else dict."""
 
-    __slots__ = ("mapping", "kind")
+    __slots__ = ("mapping", "kind", "storage")
 
-    def __init__(self, mapping: DictObject, kind: str) -> None:
-        super().__init__(VIEW_TYPES[storage(mapping), kind])
+    def __init__(self, mapping: DictObject, kind: str, storage: type | None = None) -> None:
+        self.storage = storage or storage_of(mapping)
+        super().__init__(VIEW_TYPES[self.storage, kind])
         self.mapping = mapping
         self.kind = kind
 
+    def entries(self, vm: VM) -> dict[Any, Entry]:
+        """The entries of the dict that iterating over the view passes."""
+        return self.mapping.in_order_of(vm, self.storage)
+
     def items(self, vm: VM) -> list[Object]:
         """The items that iterating over the view gives."""
-        return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
+        return [view_item(vm, self.kind, entry) for entry in self.entries(vm).values()]
 
     def iter(self, vm: VM) -> Object:
-        return PlaceIterator(vm, self.mapping, self.kind) if goes_by_place(self.mapping) else DictIterator(vm, self.mapping, self.kind)
+        if self.storage is OrderedDict and goes_by_place(self.mapping):
+            return PlaceIterator(vm, self.mapping, self.kind)
+        return DictIterator(vm, self.mapping, self.kind, storage=self.storage)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.mapping.open(vm))
+        return bool(self.mapping.stored(vm))
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.mapping.open(vm)))
+        return vm.const(len(self.mapping.stored(vm)))
 
     def hash_key(self, vm: VM) -> Any:
         if self.kind is not VALUES:
@@ -52,7 +60,7 @@ class DictView(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.mapping)
-        cg.call_const(getattr(storage(self.mapping), self.kind), 1)
+        cg.call_const(getattr(self.storage, self.kind), 1)
 
     def referents(self) -> list[Object]:
         return [self.mapping]
@@ -113,7 +121,7 @@ def view_iter(vm: VM, self: DictView) -> Object:
 
 @models(*[view.__reversed__ for view in VIEW_TYPES.values()])
 def view_reversed(vm: VM, self: DictView) -> Object:
-    return DictIterator(vm, self.mapping, self.kind, True)
+    return DictIterator(vm, self.mapping, self.kind, True, self.storage)
 
 
 @models(*[view.__repr__ for view in VIEW_TYPES.values()])
@@ -135,8 +143,8 @@ dict_keys, dict_items = VIEW_TYPES[dict, KEYS], VIEW_TYPES[dict, ITEMS]
 def hash_keys(vm: VM, view: DictView) -> list[Any]:
     """The hash keys of the elements of a view of keys or items."""
     if view.kind is KEYS:
-        return list(view.mapping.open(vm))
-    return [(key, vm.observe(value).hash_key(vm)) for key, (_, value) in view.mapping.open(vm).items()]
+        return list(view.entries(vm))
+    return [(key, vm.observe(value).hash_key(vm)) for key, (_, value) in view.entries(vm).items()]
 
 
 @models(dict_keys.__contains__)

@@ -114,9 +114,9 @@ def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Ob
     """dict.update in C: it bypasses any `__setitem__` of a subclass."""
     if source is not None:
         for key, value in update_items(vm, source):
-            target.set_item(vm, key, value)
+            target.set_by_dict(vm, key, value)
     for name, value in kwargs.items():
-        target.store(vm, name, value)
+        target.set_by_dict(vm, vm.const(name), value)
 
 
 def update_by_methods(vm: VM, target: Object, source: Object | None, kwargs: dict[str, Object]) -> None:

@@ -14,7 +14,8 @@ from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import InOrderOfDict
 from framejit.objects.core.object import VM, Codegen, Object
 from framejit.objects.numbers.numberobject import NumberObject
-from framejit.objects.types.dictobject import ITERATOR_TYPES, DictObject, Entry, dict_iterator_at, is_in_order, view_item
+from framejit.objects.types.dictkeys import is_in_order
+from framejit.objects.types.dictobject import ITERATOR_TYPES, DictObject, Entry, dict_iterator_at, view_item
 from framejit.objects.types.iterobject import IteratorObject
 
 
@@ -34,13 +35,13 @@ def goes_by_place(mapping: DictObject) -> bool:
 
 def is_as_it_was(mapping: DictObject) -> bool:
     """Return whether the trace has changed nothing in a dict from outside."""
-    return not (mapping.stores or mapping.removed or mapping.rewritten)
+    return not (mapping.stores or mapping.removed or mapping.rewritten or mapping.plain_order is not None)
 
 
 def length(vm: VM, mapping: DictObject) -> int:
     """The number of items."""
     if not goes_by_place(mapping):
-        return len(mapping.open(vm))
+        return len(mapping.stored(vm))
     assert mapping.source is not None
     vm.guard(InOrderOfDict, mapping.source, dict.__len__(mapping.value))
     return dict.__len__(mapping.value)
@@ -79,10 +80,11 @@ class PlaceIterator(IteratorObject):
         if not is_as_it_was(self.mapping):
             cg.unsupported(breaks.CannotReconstruct("an iterator over hooks that have changed since it was made"))
         cg.load(self.mapping)
+        cg.load_const(OrderedDict)
         cg.load_const(self.kind)
         cg.load_const(False)
         cg.load_const(self.index)
-        cg.call_const(dict_iterator_at, 4)
+        cg.call_const(dict_iterator_at, 5)
 
     def awaits(self) -> Object | None:
         return self.mapping
