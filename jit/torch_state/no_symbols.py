@@ -51,6 +51,7 @@ class StandIn(ModuleType):
                 raise AttributeError(name)
         if asking.f_globals.get("__name__") == IMPORTLIB:  # a module in this package is being imported: see Finder
             if name == "__path__" and fields["__name__"] == "sympy":
+                Finder.put_in()  # importlib goes through the finders next
                 return []
             if name == "__spec__":
                 return None
@@ -64,16 +65,35 @@ class StandIn(ModuleType):
 
 
 class Finder:
-    """Finds the modules in sympy's package while something stands in for it: the import of one begins with that of the package, which imports it, too."""
+    """Finds the modules in sympy's package while something stands in for it: the import of one begins with that of the package, which imports it, too.
+
+    It is in `sys.meta_path` during such an import alone, so that a traced program which goes through the list doesn't see it.
+    """
+
+    @staticmethod
+    def put_in() -> None:
+        """Append the finder to `sys.meta_path`: at the end, since another thread may be iterating over the list when it is removed."""
+        if FINDER not in sys.meta_path:
+            sys.meta_path.append(FINDER)
+
+    @staticmethod
+    def take_out() -> None:
+        """Remove the finder from `sys.meta_path` if it is there."""
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(FINDER)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if not name.startswith("sympy.") or "sympy" not in STAND_INS:
             return None
+        self.take_out()
         take_away()
         module = importlib.import_module(name)
         found = ModuleSpec(name, Imported(module))
         module.__spec__ = found  # importlib takes that of a module which has been imported meanwhile
         return found
+
+
+FINDER = Finder()
 
 
 class Imported(Loader):
@@ -104,11 +124,10 @@ def standing_in() -> Iterator[None]:
     STAND_INS.update(made)
     sys.modules.update(made)
     vars(PARENT)[NAME] = made[SHAPES]
-    sys.meta_path.append(finder := Finder())  # at the end: another thread may be iterating over the list when it is removed
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        Finder.take_out()
         take_away()
         if vars(PARENT).get(NAME) is made[SHAPES]:
             del vars(PARENT)[NAME]

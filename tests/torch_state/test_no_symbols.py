@@ -153,6 +153,23 @@ def test_a_program_that_looks_for_modules_finds_no_stand_in() -> None:
     assert {name for name, (_, splits) in found.items() if not splits} == {"of nobody", "there"}
 
 
+def test_a_program_that_goes_through_the_finders_of_modules_finds_none_of_framejits() -> None:
+    assert run("""
+        import importlib
+
+        def f(x):
+            importlib.invalidate_caches()
+            return x + len(sys.meta_path)
+
+        count = len(sys.meta_path)
+        compiled = framejit.compile(f, backend="eager")
+        found = [compiled(torch.ones(1)).item() - count, len(sys.meta_path) - count]
+        with no_symbols.standing_in():
+            import sympy.core.basic
+        found += [len(sys.meta_path) - count, sympy.core.basic.Basic.__name__]
+    """) == [1.0, 0, 0, "Basic"]
+
+
 def test_the_import_of_a_module_that_something_stands_in_for() -> None:
     assert run("""
         def f(x):
