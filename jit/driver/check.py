@@ -47,14 +47,18 @@ def check_guards(compiled: CompiledFunction, args: tuple[Any, ...], function: Fu
 def compare_verdicts(entry: Entry, call: Call) -> str | None:
     """Describe how an entry's native tree and the Python reference of its guards disagree on a call; return None if they don't.
 
-    The native tree is asked before and after: where it changes its mind, another thread is at work.
+    The native tree is asked before and after: where it changes its mind, another thread is at work. A program that is near its recursion limit may leave the
+    reference no room, and then nothing is compared.
     """
     guards = getattr(entry.spec, "guards", None)
     if guards is None or not entry.tree.alive:
         return None
     before = entry.tree.match(call.locals, call.function) is not None
-    with set_aside():
-        failing = next((guard for guard in guards if not guard.check(guard.source.fetch(call), call)), None)
+    try:
+        with set_aside():
+            failing = next((guard for guard in guards if not guard.check(guard.source.fetch(call), call)), None)
+    except RecursionError:
+        return None
     if before == (failing is None) or entry.tree.failing(call.locals, call.function) == -1 or not entry.tree.alive:
         return None
     if before != (entry.tree.match(call.locals, call.function) is not None):

@@ -500,3 +500,13 @@ def test_closures_and_defaults(caplog):
         assert torch.equal(fast(x), x + n) and count == n and f.__defaults__[0] == [*range(1, n + 1)]
     torch.testing.assert_close(total, x.sum(0) * 2)
     assert said(caplog) == [f"{f.__qualname__} matches eager"] * 2
+
+
+def test_guards_are_not_compared_where_a_program_leaves_no_room_on_the_stack(monkeypatch):
+    def no_room(guard, value, call):
+        raise RecursionError
+
+    compiled = checked(lambda t, d: t + d["a"], "guards")
+    assert torch.equal(compiled(x, {"a": 1}), x + 1)
+    monkeypatch.setattr(Equals, "check", no_room)
+    assert torch.equal(compiled(x, {"a": 1}), x + 1)
