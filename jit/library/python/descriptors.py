@@ -61,6 +61,16 @@ def descriptor_delete(vm: VM, self: Object, obj: Object) -> Object:
     return descriptor_set(vm, self, obj, None)
 
 
+@models(*[vars(cls)["__isabstractmethod__"] for cls in (property, classmethod, staticmethod)])
+def is_abstract(vm: VM, self: DescriptorObject) -> Object:
+    """Objects/object.c: _PyObject_IsAbstract of each of the functions."""
+    for part in self.parts.values():
+        mark = None if part is None else abstract.lookup_attr(vm, vm.observe(part), "__isabstractmethod__")
+        if mark is not None and abstract.truth(vm, mark):
+            return vm.const(True)
+    return vm.const(False)
+
+
 @models(MethodType.__new__)
 def method_new(vm: VM, cls: Object, function: Object, receiver: Object) -> Object:
     """Objects/classobject.c: method_new_impl. Arguments that it rejects are rejected natively."""

@@ -18,6 +18,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, Object, is_c_member
 from framejit.objects.core.registry import app, models, rules_of_code, wraps
 from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.constobject import NONE
 from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.tupleobject import TupleObject
@@ -154,6 +155,26 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
 @models(functools.partial)
 def make_partial(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -> Object:
     return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)
+
+
+@models(vars(functools.partial)["__reduce__"])
+def partial_reduce(vm: VM, self: PartialObject) -> Object:
+    """Modules/_functoolsmodule.c: partial_reduce."""
+    namespace = self.instance_dict(vm)
+    attributes = NONE if namespace is None or not namespace.open(vm) else namespace
+    return TupleObject([vm.const(self.cls), TupleObject([self.function]), TupleObject([self.function, self.args, self.keywords, attributes])])
+
+
+@models(vars(functools.partial)["__setstate__"])
+def partial_setstate(vm: VM, self: PartialObject, state: Object) -> Object:
+    """Modules/_functoolsmodule.c: partial_setstate, of a partial that the trace has made, and of a state as `__reduce__` gives it."""
+    state = vm.observe(state)
+    parts = list(map(vm.observe, state.items(vm))) if isinstance(state, TupleObject) else []
+    if self.source is not None or [part.cls for part in parts[1:]] != [tuple, dict, type(None)]:
+        vm.unsupported(breaks.UnsupportedCall("functools.partial.__setstate__ of a partial from outside, or with another state than a copy has"))
+    for name, part in zip(("function", "args", "keywords"), parts):
+        vm.trail.set(self, name, part)
+    return NONE
 
 
 def binds() -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, MethodDescriptorType
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
-from framejit.objects.core import abstract, operators
+from framejit.objects.core import abstract, operators, text
 from framejit.objects.core.calls import keyword_items
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise
@@ -28,10 +28,14 @@ NAMES = {
 
 @models(operator.length_hint)
 def length_hint(vm: VM, obj: Object, default: Object | None = None, /) -> Object:
-    """PyObject_LengthHint of an object with a length, or without anything that gives one."""
+    """PyObject_LengthHint of an object with a length, of an iterator that the trace has made, or of an object without anything that gives one."""
     obj, default = vm.observe(obj), vm.const(0) if default is None else vm.observe(default)
     if default.cls is int and vm.raw_type_lookup(obj.cls, "__len__") is not MISSING and not isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
         return obj.length(vm)
+    if default.cls is int and type(vm.raw_type_lookup(obj.cls, "__length_hint__")) is MethodDescriptorType:
+        hint = obj.length_hint(vm)
+        if hint is not None:
+            return vm.const(hint)
     if default.cls is not int or any(vm.raw_type_lookup(obj.cls, name) is not MISSING for name in ("__len__", "__length_hint__")):
         vm.unsupported(breaks.UnsupportedCall(f"operator.length_hint of a {classes.qualname(obj.cls)}"))
     return default
@@ -174,6 +178,9 @@ if hasattr(operator, "call"):
         return abstract.call(vm, function, list(args), kwargs)
 
 
+GETTERS: tuple[Any, ...] = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+
+
 class GetterObject(Object):
     """An itemgetter, attrgetter or methodcaller: immutable, known by identity; its contents are read from its `__reduce__`."""
 
@@ -206,6 +213,27 @@ class GetterObject(Object):
         return list(self.args)
 
 
+@models(*[getter.__repr__ for getter in GETTERS])
+def render(vm: VM, self: GetterObject) -> Object:
+    """Modules/_operator.c: itemgetter_repr, attrgetter_repr, methodcaller_repr."""
+    shown = [text.real_repr(vm, arg) for arg in (self.args[:-1] if self.cls is operator.methodcaller else self.args)]
+    if self.cls is operator.methodcaller:
+        shown += [f"{vm.observe(key).constant(vm)}={text.real_repr(vm, value)}" for key, value in keyword_items(vm, self.args[-1])]
+    return vm.const(f"operator.{classes.name(self.cls)}({', '.join(shown)})")
+
+
+@models(*[vars(getter)["__reduce__"] for getter in GETTERS])
+def reduce(vm: VM, self: GetterObject) -> Object:
+    """itemgetter_reduce, attrgetter_reduce, methodcaller_reduce: with keywords, a partial of methodcaller makes the copy."""
+    if self.cls is not operator.methodcaller:
+        return TupleObject([vm.const(self.cls), TupleObject(self.args)])
+    named = {vm.observe(key).constant(vm): value for key, value in keyword_items(vm, self.args[-1])}
+    if not named:
+        return TupleObject([vm.const(self.cls), TupleObject(self.args[:-1])])
+    made = abstract.call(vm, vm.const(functools.partial), [vm.const(self.cls), self.args[0]], named)
+    return TupleObject([made, TupleObject(self.args[1:-1])])
+
+
 def get_path(vm: VM, obj: Object, path: Object) -> Object:
     """`obj.a.b.c` for "a.b.c"."""
     for name in vm.observe(path).constant(vm).split("."):
@@ -213,7 +241,7 @@ def get_path(vm: VM, obj: Object, path: Object) -> Object:
     return obj
 
 
-@wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller, by_identity=True)
+@wraps(*GETTERS, by_identity=True)
 def wrap_getter(vm: VM, value: Any, source: Source | None) -> GetterObject:
     """Wrap a getter from outside. Its arguments are as immutable as the getter if they are constants."""
     made, args = value.__reduce__()[:2]
@@ -244,5 +272,5 @@ def constructor(cls: type) -> Callable[..., Object]:
     return model
 
 
-for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+for _cls in GETTERS:
     models(_cls)(constructor(_cls))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import functools
 import inspect
 import itertools
@@ -50,7 +51,7 @@ PARSERS: tuple[Any, ...] = (
     abs, all, any, ascii, bin, callable, chr, delattr, dir, divmod, eval, format, getattr, globals, hasattr, hash, hex, id, isinstance, issubclass, iter, len,
     locals, max, min, next, oct, ord, pow, repr, round, setattr, sorted, sum, vars, bool, bytes, classmethod, complex, dict, enumerate, filter, float,
     frozenset, int, list, map, object, property, range, reversed, set, slice, staticmethod, str, tuple, zip,
-    *[made for made in vars(itertools).values() if isinstance(made, type)],
+    collections.OrderedDict, *[made for made in vars(itertools).values() if isinstance(made, type)],
     *[function for function in vars(math).values() if callable(function)],
 )  # fmt: skip
 """Functions and types without side effects, which say of None as well how many arguments they take."""
@@ -204,11 +205,12 @@ def counts_of(signature: inspect.Signature) -> tuple[int, int]:
 
 
 def signature_of(real: Any, model: Any) -> inspect.Signature | None:
-    """The function's own signature; without one, that of its model, whose parameter names aren't the function's."""
-    try:
-        return inspect.signature(real)
-    except (ValueError, TypeError):
-        pass
+    """The function's own signature; without one, that of its model, whose parameter names aren't the function's. `__init__` in C says nothing in its own, and
+    has that of its model if this takes any names."""
+    takes_names = inspect.getfullargspec(model).varkw is not None
+    if not (takes_names and isinstance(real, WrapperDescriptorType) and real.__name__ == "__init__"):
+        with contextlib.suppress(ValueError, TypeError):
+            return inspect.signature(real)
     owner = getattr(real, "__objclass__", None) or (real if isinstance(real, type) else None)
     instance = getattr(real, "__self__", None)
     module = getattr(real if owner is None else owner, "__module__", None) or ("" if instance is None else type(instance).__module__)

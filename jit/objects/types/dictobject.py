@@ -661,7 +661,7 @@ class DictIterator(IteratorObject):
         return ahead
 
     def length_hint(self, vm: VM) -> int | None:
-        return 0 if self.index < 0 else len(self.keys) - self.index
+        return 0 if self.index < 0 or len(self.mapping.entries) != self.size else len(self.keys) - self.index
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.index < 0:

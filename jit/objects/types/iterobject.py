@@ -140,7 +140,9 @@ class ReverseIterator(IteratorObject):
         return None
 
     def length_hint(self, vm: VM) -> int | None:
-        return self.index + 1
+        """listreviter_len, reversed_len: a sequence that has become shorter gives none."""
+        left = self.index + 1
+        return left if len(self.sequence.items(vm)) >= left else 0  # type: ignore[attr-defined]
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.sequence)

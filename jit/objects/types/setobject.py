@@ -407,7 +407,7 @@ class SetIterator(IteratorObject):
         return item
 
     def length_hint(self, vm: VM) -> int | None:
-        return max(0, len(self.elements) - max(0, self.index)) if self.index >= 0 else 0
+        return len(self.elements) - self.index if self.index >= 0 and len(self.owner.open(vm)) == len(self.elements) else 0
 
     def reconstruct(self, cg: Codegen) -> None:
         self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))

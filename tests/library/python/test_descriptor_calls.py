@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agreement import tried
+from agreement import agree, tried
 
 import framejit
 
@@ -119,3 +119,20 @@ def test_members_of_a_protocol():
     assert compiled(obj) and not compiled(slots)
     del obj.y
     assert not compiled(obj)
+
+
+def test_whether_descriptors_are_abstract():
+    class Abstract:
+        __isabstractmethod__ = True
+
+    outside = property(Abstract())
+
+    def program():
+        def marked(self):
+            return 1
+
+        marked.__isabstractmethod__ = True
+        found = [property(marked), property(len, marked), property(len), property(), classmethod(marked), staticmethod(marked), staticmethod(len)]
+        return [descriptor.__isabstractmethod__ for descriptor in [*found, outside]]
+
+    agree(program)
