@@ -152,7 +152,11 @@ class BuiltinObject(IdentityConstant):
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         if self.cls is MemberDescriptorType:
             self.check_owner(vm, obj)
-            obj.set_slot(vm, self.value, value)
+            setter = setter_of(self.value)
+            if setter is None:
+                obj.set_slot(vm, self.value, value)
+            else:
+                setter(vm, obj, value)
             return True
         if self.cls is GetSetDescriptorType:
             store = operation_of(self.value.__delete__ if value is None else self.value.__set__)

@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Object, call_special
-from framejit.objects.core.registry import models
+from framejit.objects.core.registry import models, sets
 from framejit.objects.types import merging, numbereddict, typefields
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
@@ -84,6 +84,13 @@ def factory_of(vm: VM, self: DictObject) -> Object:
 @models(defaultdict.__dict__["default_factory"])
 def default_factory(vm: VM, self: DictObject) -> Object:
     return factory_of(vm, self)
+
+
+@sets(defaultdict.__dict__["default_factory"])
+def set_default_factory(vm: VM, self: DictObject, value: Object | None) -> None:
+    vm.trail.set(self, "factory", NONE if value is None else value)
+    if self.source is not None:
+        vm.effects.mutated(self)
 
 
 @models(defaultdict.__missing__)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Container, Iterator
+from types import MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.container_sources import DictKey, DictValueAt
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
-from framejit.guards.source import MISSING, InstanceDict, Item, Path, Source
+from framejit.guards.source import MISSING, CAttr, InstanceDict, Item, Path, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
@@ -449,11 +450,7 @@ class DictObject(Namespace):
         cg.call_const(c_new(self.cls), 1)
 
     def fill(self, cg: Codegen) -> None:
-        if self.factory is not None:
-            cg.load(self)
-            cg.load(self.factory)
-            cg.call_const(defaultdict.__init__, 2)
-            cg.pop_top()
+        self.emit_factory(cg)
         entries = self.in_plain_order()
         self.emit_stores(cg, entries)
         self.emit_moves(cg, list(entries))
@@ -475,7 +472,17 @@ class DictObject(Namespace):
             cg.call_const(dict.__setitem__ if hash_key in self.past else setitem, 3)
             cg.pop_top()
 
+    def emit_factory(self, cg: Codegen) -> None:
+        if self.factory is None or (self.source is not None and settle(self.factory).source is self.source.child(CAttr, "default_factory")):
+            return
+        cg.load_const(defaultdict.__dict__["default_factory"])
+        cg.load(self)
+        cg.load(self.factory)
+        cg.call_const(MemberDescriptorType.__set__, 3)
+        cg.pop_top()
+
     def replay(self, cg: Codegen) -> None:
+        self.emit_factory(cg)
         family = self.family
         if self.rewritten:
             cg.load(self)
@@ -517,7 +524,7 @@ class DictObject(Namespace):
     def referents(self) -> list[Object]:
         table = self.entries if self.source is None else self.stores
         parts = [part for entry in table.values() for part in entry]
-        if self.factory is not None and self.source is None:
+        if self.factory is not None:
             parts.append(self.factory)
         return parts + attr_values(self)
 

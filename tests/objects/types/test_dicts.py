@@ -39,6 +39,10 @@ class Logged(dict):
         return f"no {key}"
 
 
+class Groups(defaultdict):
+    """A user's defaultdict."""
+
+
 class Node:
     pass
 
@@ -303,6 +307,17 @@ def nested(t, d):
     return d["inner"]
 
 
+def factories(t, d):
+    d["seen"] += 1
+    d.default_factory = None
+    made = defaultdict()
+    made.default_factory = lambda: t
+    made["new"]
+    found = made.default_factory
+    del made.default_factory
+    return raising(lambda: d["missing"]), d.default_factory, found(), made, raising(lambda: made[0])
+
+
 def merging(t, d):
     return {"z": 0} | d, d | {"a": t}, {**d, **{"a": 2}}
 
@@ -332,6 +347,7 @@ GIVEN = [
     (ordered, OrderedDict(a=1, b=2)),
     (ordered_front, OrderedDict(a=1, b=2)),
     (defaults, defaultdict(int, a=1)),
+    (factories, defaultdict(int, a=1)),
     (config_argument, Config(width=2)),
     (logged_argument, Logged(a=1)),
     (nested, {"inner": {"list": [], "n": 1}}),
@@ -365,6 +381,20 @@ def test_with_argument(program, given):
 @pytest.mark.parametrize("program", ALONE, ids=lambda program: program.__name__)
 def test_dicts_agree_with_eager(program):
     agree(program, x)
+
+
+def test_a_factory_that_is_set_is_set_once_in_each_call():
+    def freeze(t, d):
+        before, d.default_factory = d.default_factory, None
+        return before, t + 1
+
+    compiled = framejit.compile(freeze, backend="eager", fullgraph=True)
+    for kind in (defaultdict, Groups):
+        for before in (list, None):
+            groups = kind(before, a=1)
+            assert compiled(x, groups)[0] is before
+            assert groups.default_factory is None
+            assert dict(groups) == {"a": 1}
 
 
 def test_a_lookup_guards_only_its_key():
