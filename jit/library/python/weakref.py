@@ -219,6 +219,9 @@ class Proxy(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         return abstract.getattr_(vm, self.reached(vm), name)
 
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return Object.call(self, vm, args, kwargs, delivery) if self.cls is weakref.ProxyType else self.reached(vm).call(vm, args, kwargs, delivery)
+
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         self.reached(vm).setattr(vm, name, value)
 
@@ -277,9 +280,6 @@ class ProxyObject(Proxy):
             vm.raise_(ReferenceError, "weakly-referenced object no longer exists")
         return target
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        return Object.call(self, vm, args, kwargs, delivery) if self.cls is weakref.ProxyType else self.reached(vm).call(vm, args, kwargs, delivery)
-
     def check_identity(self, vm: VM, other: Object) -> None:
         other.check_identity(vm, self)
 
@@ -288,13 +288,17 @@ wraps(*weakref.ProxyTypes, shared=True)(ProxyObject)
 
 
 class ProxyMade(Proxy):
-    """A weak proxy, without a callback, of an object that the trace has made."""
+    """A weak proxy, without a callback, that the trace has made."""
 
     __slots__ = ("target",)
 
-    def __init__(self, target: Object) -> None:
-        super().__init__(weakref.ProxyType)
+    def __init__(self, target: Object, cls: type) -> None:
+        super().__init__(cls)
         self.target = target
+
+    def check_identity(self, vm: VM, other: Object) -> None:
+        if isinstance(other, ProxyObject) and settle(self.target).source is not None:
+            vm.unsupported(breaks.UnsupportedOperation("`is` between a weak proxy from outside and one that the compiled code makes"))
 
     def reached(self, vm: VM) -> Object:
         if not is_held(vm, self.target):
@@ -313,11 +317,12 @@ class ProxyMade(Proxy):
 def proxy(vm: VM, target: Object, callback: Object | None = None, /) -> Object:
     """Objects/weakrefobject.c: PyWeakref_NewProxy. An object has one proxy without a callback, which one from outside may have already."""
     obj = vm.observe(target)
-    is_plain = type(obj) is UserObject and obj.source is None and vm.raw_type_lookup(obj.cls, "__call__") is MISSING
+    is_plain = type(obj) is UserObject or (isinstance(obj, UserObject) and obj.source is not None)
     if not is_plain or not classes.weakrefoffset(obj.cls) or (callback is not None and vm.observe(callback).cls is not type(None)):
-        vm.unsupported(breaks.UnsupportedCall(f"weakref.proxy of a {obj.type_name} that is from outside or can be called, or with a callback"))
+        vm.unsupported(breaks.UnsupportedCall(f"weakref.proxy of a {obj.type_name}, or with a callback"))
     known = PROXIES.setdefault(vm, {})
-    return known.setdefault(id(obj), ProxyMade(obj))
+    cls: Any = weakref.ProxyType if vm.raw_type_lookup(obj.cls, "__call__") is MISSING else weakref.CallableProxyType
+    return known.setdefault(id(obj), ProxyMade(obj, cls))
 
 
 def may_wait(callback: Object, target: Object) -> bool:

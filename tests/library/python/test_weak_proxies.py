@@ -216,3 +216,57 @@ def test_a_list_of_a_proxy_asks_for_the_length_of_the_object():
             queue = Queue(length)
             found.append((str(tried(function, x, weakref.proxy(queue))), queue.asked))
         assert found[0] == found[1]
+
+
+OWNER = Trainer()
+
+
+class Adder:
+    def __call__(self, t):
+        return t + 1
+
+
+ADDER = Adder()
+LAYER = nn.Linear(3, 2)
+
+
+def test_proxies_of_objects_from_outside_are_made_in_the_trace():
+    def program(t):
+        owner, called, made = weakref.proxy(OWNER), weakref.proxy(ADDER), Adder()
+        owner.scale = owner.scale + 1
+        of_made = weakref.proxy(made)
+        kinds = [type(each) for each in (owner, called, of_made)]
+        same = owner is weakref.proxy(OWNER), isinstance(owner, Trainer), tried(lambda: owner(1)), tried(lambda: owner.absent)
+        return called(t) * owner.scale, of_made(t), kinds, same
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        scale = OWNER.scale
+        expected = program(x)
+        after, OWNER.scale = OWNER.scale, scale
+        assert str(compiled(x)) == str(expected)
+        assert OWNER.scale == after
+
+
+def test_a_proxy_of_a_module_from_outside_is_made_and_returned():
+    def program(t):
+        proxy = weakref.proxy(LAYER)
+        return proxy, proxy(t), proxy.weight.sum()
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        proxy, y, total = compiled(x)
+        assert proxy is weakref.proxy(LAYER)
+        assert torch.equal(y, LAYER(x))
+        assert torch.equal(total, LAYER.weight.sum())
+
+
+def test_an_objects_one_proxy_may_be_one_from_outside():
+    known = weakref.proxy(OWNER)
+
+    def program(t):
+        return t + (weakref.proxy(OWNER) is known)
+
+    assert torch.equal(framejit.compile(program, backend="eager")(x), x + 1)
+    with pytest.raises(framejit.errors.FramejitError, match="weak proxy from outside"):
+        framejit.compile(program, backend="eager", fullgraph=True)(x)
