@@ -11,6 +11,8 @@ import typing
 from typing import Any
 
 from framejit import breaks
+from framejit.guards.source import MISSING
+from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure, wraps
 from framejit.objects.types.typeobject import AliasObject
@@ -22,7 +24,28 @@ for _module in (builtins, collections, types):
             pure(vars(_cls)["__class_getitem__"])
 
 
-wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity=True)(AliasObject)  # type: ignore[attr-defined]  # all are immutable
+wraps(typing._SpecialForm, typing.TypeVar, by_identity=True)(AliasObject)  # both are immutable
+
+
+@wraps(typing._BaseGenericAlias, by_identity=True)  # type: ignore[attr-defined]
+class TypingAlias(AliasObject):
+    """An alias of typing, such as `List[int]`, `Annotated[int, 1]` or `Model[T]`. Attributes that it doesn't have are those of its class, which may change."""
+
+    __slots__ = ()
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        return super().getattr(vm, name) if self.has_own(name) else abstract.getattr_(vm, vm.pin(self.value.__origin__), name)
+
+    def has_own(self, name: str) -> bool:
+        """Return whether the alias itself answers, and not the class (_BaseGenericAlias.__getattr__)."""
+        own = vars(self.value)
+        if name in ("__name__", "__qualname__"):
+            return bool(own.get("_name")) or type(self.value) is ANNOTATED
+        is_dunder = name.startswith("__") and name.endswith("__")
+        return is_dunder or name in own or "__origin__" not in own or classes.lookup(self.cls, name, MISSING) is not MISSING
+
+
+ANNOTATED = type(typing.Annotated[int, 0])
 
 
 @models(
