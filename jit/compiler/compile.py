@@ -23,7 +23,7 @@ from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.planned import Planned, Uncompiled, plan_end
 from framejit.compiler.retreats import FailedGraph, TraceTerms, retreat
 from framejit.compiler.superseded import fate
-from framejit.compiler.surroundings import deeper_recursion, undisturbed
+from framejit.compiler.surroundings import undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import beside, loader
 from framejit.driver.compiled_module import home
@@ -37,6 +37,7 @@ from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
+from framejit.process.recursion import deeper_recursion
 from framejit.process.underway import Compilation, underway
 from framejit.report import STAGES, STATISTICS, BreakNote, FrameNote, is_recording, record
 from framejit.torch_state.no_symbols import standing_in

@@ -1,17 +1,13 @@
-"""The surroundings of a compile: it gets room on the stack, the garbage collector is off, and the program doesn't notice it."""
+"""The surroundings of a compile: the garbage collector is off, and the program doesn't notice it."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 
 from framejit.compiler.aside import aloud, hooks_and_profilers, silent
 from framejit.process import collector, interrupts, underway
 from framejit.process.warning_filters import version_kept
-
-FRAMES_FOR_TRACING = 5000
-"""The number of frames that a compile may use beyond the recursion limit in force. They must fit on a thread's C stack, usually eight megabytes."""
 
 
 @contextlib.contextmanager
@@ -27,16 +23,3 @@ def as_the_program_has_it() -> Iterator[None]:
     """A `with` block, inside a compile, for code that isn't framejit's and may take long: a backend. The garbage collector is as the program has it."""
     with contextlib.nullcontext() if underway.is_beside() else collector.as_the_program_has_it(), interrupts.at_once(), aloud(), version_kept():
         yield
-
-
-@contextlib.contextmanager
-def deeper_recursion() -> Iterator[None]:
-    """Raise the recursion limit for the compiler, which needs about thirty frames where the program needs three."""
-    limit = sys.getrecursionlimit()
-    raised = limit + FRAMES_FOR_TRACING
-    sys.setrecursionlimit(raised)
-    try:
-        yield
-    finally:
-        if sys.getrecursionlimit() == raised:
-            sys.setrecursionlimit(limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -375,7 +376,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return vm.const(0)
     obj = vm.observe(obj)
     if obj.cls in (str, bytes) and len(obj.constant(vm)) > text.SHORTEST_LIMIT:
-        vm.unsupported(breaks.UnsupportedCall("int() of a text that may have more digits than the process allows"))
+        vm.guards.read(sys.get_int_max_str_digits)
     if base is not None:
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     obj = plain_number(vm, obj) or obj

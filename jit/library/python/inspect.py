@@ -19,12 +19,23 @@ from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.madeclass import MadeClass
 from framejit.objects.types.typeobject import TypeObject
 from framejit.plain import inspect as plain
+from framejit.process.recursion import limit_of_program
 from framejit.program.signatures import signature_of
 
 if hasattr(inspect, "_get_dunder_dict_of_class"):
     app(inspect._shadowed_dict)(plain.shadowed_dict)  # type: ignore[attr-defined]
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
+
+
+@models(sys.getrecursionlimit)
+def recursion_limit(vm: VM) -> Object:
+    return vm.const(vm.guards.read(limit_of_program))
+
+
+@models(sys.get_int_max_str_digits)
+def most_digits(vm: VM) -> Object:
+    return vm.const(vm.guards.read(sys.get_int_max_str_digits))
 
 
 SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")

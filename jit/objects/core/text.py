@@ -28,7 +28,7 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
             return waiting
     if conversion is not None:
         obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
-    reject_long(vm, obj)
+    rest_on_limit(vm, obj)
     if obj.is_knowable() and obj.cls in FOLDABLE and (spec is None or vm.observe(spec).is_knowable()):
         return fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
     found = call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
@@ -64,7 +64,7 @@ def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Obje
         waiting = waiting_text(vm, obj, special.strip("_")[0], "")
         if waiting is not None:
             return waiting
-    reject_long(vm, obj)
+    rest_on_limit(vm, obj)
     if obj.cls in FOLDABLE and obj.is_knowable():
         return fold(vm, real, obj.constant(vm))
     found = (call_found_special if special == "__repr__" else call_special)(vm, obj, special)
@@ -77,10 +77,10 @@ SHORTEST_LIMIT = 640
 """The lowest number of digits that sys.set_int_max_str_digits accepts: shorter ints can always be written out and read."""
 
 
-def reject_long(vm: VM, obj: Object) -> None:
-    """Break for an int that the process may refuse to convert to text: the limit can be a different one in the next call."""
+def rest_on_limit(vm: VM, obj: Object) -> None:
+    """Guard the number of digits that the process allows, for an int that it may refuse to convert to text."""
     if obj.cls is int and obj.value is not MISSING and obj.value.bit_length() > LONG:
-        vm.unsupported(breaks.UnsupportedOperation(f"an int of {obj.value.bit_length()} bits as text, of which there is a limit that may change"))
+        vm.guards.read(sys.get_int_max_str_digits)
 
 
 def checked_text(vm: VM, obj: Object, special: str, found: Object, complaint: str) -> Object:
