@@ -9,7 +9,7 @@ import torch
 
 from framejit import breaks
 from framejit._runtime import type_name
-from framejit.guards.kinds import ValueIs
+from framejit.guards.kinds import KeyAbsent, ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects.core import abstract, wording
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
@@ -345,9 +345,13 @@ class AliasObject(IdentityConstant):
         own = getattr(self.value, "__dict__", None)
         if own is None and (name in EVALUATED or not hasattr(self.cls, name)):
             vm.unsupported(breaks.UnsupportedOperation(f"reading {name} of a {self.type_name}"))
-        if own is not None and name in own:
-            origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
-            vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), own[name])
+        if own is None or (name not in own and classes.lookup(self.cls, name, MISSING) is not MISSING):
+            return
+        namespace = (vm.root_source.child(Pinned, self.value) if self.source is None else self.source).child(InstanceDict)
+        if name in own:
+            vm.guard(ValueIs, namespace.child(Item, name), own[name])
+        else:
+            vm.guard(KeyAbsent, namespace, name)
 
 
 @models(type.__call__)

@@ -63,3 +63,13 @@ def test_an_attribute_that_the_class_gets_later():
     Late.added = 2
     assert torch.equal(compiled(x), x + 2)
     assert typing.get_origin(alias) is Late
+
+
+def test_an_attribute_that_a_type_variable_gets_later():
+    variable = TypeVar("variable")
+    if not hasattr(variable, "__dict__"):
+        pytest.skip("type variables of this Python have attributes outside of a __dict__")
+    compiled = framejit.compile(lambda t: t + getattr(variable, "added", 1), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), x + 1)
+    variable.added = 2
+    assert torch.equal(compiled(x), x + 2)
