@@ -12,6 +12,7 @@ put there. Generated code makes the program's class, a new one in each call: whe
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterable
 from functools import WRAPPER_ASSIGNMENTS
 from types import CellType, FunctionType, MappingProxyType
@@ -326,6 +327,8 @@ def class_without_telling(meta: type, name: str, bases: tuple[type, ...], namesp
     try:
         type.__dict__["__bases__"].__set__(made, bases)
     except TypeError:
+        del made
+        gc.collect(0)  # until it is collected, its bases have it among their subclasses
         raise MustBeTold(name) from None
     return made
 

@@ -272,6 +272,19 @@ def test_subclasses_are_there_at_a_break():
     assert framejit.compile(program, backend="eager")() == program() == ["First", "Second"]
 
 
+def test_a_class_that_cannot_be_made_without_telling_its_bases_is_made_once():
+    class Base(typing.Generic[T]):
+        x = 1
+
+    def program():
+        class Made(Base):
+            pass
+
+        return [cls.__name__ for cls in Base.__subclasses__()], Made.x
+
+    assert framejit.compile(program, backend="eager")() == (["Made"], 1)
+
+
 def test_a_class_in_use_at_a_break_is_the_same_after_it():
     def program(x):
         class Made:
