@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from types import TracebackType
+from types import GetSetDescriptorType, TracebackType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -409,7 +409,8 @@ def field_setter(name: str) -> Any:
 
 for _name in FIELDS:
     models(BaseException.__dict__[_name])(field_getter(_name))
-    sets(BaseException.__dict__[_name])(field_setter(_name))
+    if type(BaseException.__dict__[_name]) is GetSetDescriptorType:  # and not a member, of which `set_slot` sets every value
+        sets(BaseException.__dict__[_name])(field_setter(_name))
 
 
 @models(BaseException.with_traceback)

@@ -225,7 +225,7 @@ def what_cannot_be_raised(t):
 def fields_that_are_set(t):
     found, error = [], ValueError()
     for name in ("__traceback__", "__cause__", "__context__", "__suppress_context__", "args"):
-        for value in (5, None, Plain(), "delete"):
+        for value in (5, None, Plain(), False, True, "delete"):
             try:
                 if value == "delete":
                     delattr(error, name)
