@@ -10,7 +10,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit.objects.core import abstract
-from framejit.objects.core.object import VM, Object, Raise, fold
+from framejit.objects.core.object import VM, NotConstant, Object, Raise, fold
 from framejit.objects.core.registry import Model, around, models
 from framejit.objects.types import typefields
 from framejit.objects.types.constobject import EnumObject
@@ -33,7 +33,10 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
         if is_of_trace(vm, args[0]):
             return traced(vm, function, *args, **kwargs)
         objs = [vm.observe(arg) for arg in args]
-        real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
+        try:
+            real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
+        except NotConstant:  # such as a member of a class that the trace has made
+            return traced(vm, function, *args, **kwargs)
         if shows_name:
             typefields.name_of(vm, real[0] if isinstance(real[0], type) else type(real[0]))
         if asks and not is_enums_own(vm, real, asks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import enum
 import gc
 import pickle
@@ -314,3 +315,20 @@ def test_members_that_are_numbers_on_the_left_of_tensors_and_of_other_objects() 
     compiled = framejit.compile(arithmetic, backend="eager", fullgraph=True)
     (found, *rest), (expected, *others) = compiled(torch.arange(1.0, 3)), arithmetic(torch.arange(1.0, 3))
     assert all(map(torch.equal, found, expected)) and repr(rest) == repr(others)
+
+
+class Day(datetime.date, Enum):
+    FIRST = 2024, 1, 1
+
+
+def test_members_of_other_classes_and_other_values_are_looked_for() -> None:
+    def program(t: torch.Tensor) -> Any:
+        class Made(Enum):
+            ONE = 1
+
+        values = (Made.ONE, Axis.ROW, Day.FIRST)
+        found = [value in owner for value in values for owner in (Made, Axis, Day)]
+        return found, Day["FIRST"] is Day.FIRST, t
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
