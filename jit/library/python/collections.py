@@ -7,11 +7,17 @@ import sys
 import typing
 
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import app, pure, rules
+from framejit.objects.core.registry import app, models, rules
 from framejit.objects.types.funcobject import FunctionObject
+from framejit.objects.types.tuplemethods import FieldGetter, MadeFieldGetter
 from framejit.plain import collections as plain
 
-pure(collections._tuplegetter)  # type: ignore[attr-defined]  # what namedtuple() makes for each field: an immutable descriptor
+
+@models(collections._tuplegetter)  # type: ignore[attr-defined]
+def field_getter(vm: VM, index: Object, doc: Object, /) -> Object:
+    """What namedtuple() makes for each field of a class. Each class has getters of its own, whose texts can be set."""
+    real = collections._tuplegetter(vm.observe(index).constant(vm), vm.observe(doc).constant(vm))  # type: ignore[attr-defined]
+    return MadeFieldGetter(FieldGetter, None, real)
 
 app(collections._count_elements, first=dict)(plain.count_elements)  # type: ignore[attr-defined]
 

@@ -1,7 +1,7 @@
 """Dicts: those from outside are read key by key as needed, their order is exact, and their changes are recorded for replay.
 
 State. `entries` maps hash keys to (key, value). If `complete`, it is the whole dict in its order, otherwise only the keys of the original that
-have been looked up. For dicts from outside, `removed` and `stores` hold the changes: the dict is the original, without `removed`,
+have been looked up. For dicts from outside, `removed` (with the keys themselves) and `stores` hold the changes: the dict is the original, without `removed`,
 overlaid with `stores`, in place for keys that are still there, and in order at the end for others. That needs no knowledge of the
 original, so a store observes nothing.
 """
@@ -56,7 +56,7 @@ class DictObject(Namespace):
         self.entries: dict[Any, Entry] = {}
         self.complete = source is None
         self.stores: dict[Any, Entry] = {}
-        self.removed: set[Any] = set()
+        self.removed: dict[Any, Object] = {}
         self.rewritten = False
         self.factory: Object | None = None
         self.plain_keys: bool | None = None
@@ -319,8 +319,8 @@ class DictObject(Namespace):
             if name in self.stores:
                 self._take(vm, "stores", name)
             if name not in self.removed:
-                self.removed.add(name)
-                vm.trail.changed(self, self.removed.discard, name)
+                self.removed[name] = (self.entries.get(name) or [const_key(vm, name)])[0]
+                vm.trail.changed(self, self.removed.pop, name)
             vm.effects.mutated(self)
             if not self.complete:
                 return True
@@ -351,7 +351,7 @@ class DictObject(Namespace):
             vm.trail.set(self, "complete", True)
             vm.trail.set(self, "rewritten", True)
             vm.trail.set(self, "stores", dict(entries))
-            vm.trail.set(self, "removed", set())
+            vm.trail.set(self, "removed", {})
             vm.effects.mutated(self)
 
     def outdate(self, vm: VM, kept: Container[str], later: Callable[[str, Object], Object]) -> None:
@@ -488,9 +488,9 @@ class DictObject(Namespace):
             cg.load(self)
             cg.call_const(family.clear, 1)
             cg.pop_top()
-        for name in () if self.rewritten else self.removed:
+        for key in () if self.rewritten else self.removed.values():
             cg.load(self)
-            cg.load(name if isinstance(name, Object) else ConstObject(name))
+            cg.load(key)
             cg.load_const(None)
             cg.call_const(family.pop, 3)
             cg.pop_top()
@@ -523,7 +523,7 @@ class DictObject(Namespace):
 
     def referents(self) -> list[Object]:
         table = self.entries if self.source is None else self.stores
-        parts = [part for entry in table.values() for part in entry]
+        parts = [*self.removed.values(), *(part for entry in table.values() for part in entry)]
         if self.factory is not None:
             parts.append(self.factory)
         return parts + attr_values(self)

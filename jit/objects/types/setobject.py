@@ -322,7 +322,8 @@ class SetObject(Operand):
         assert self.table is not None and self.layout is not None
         if self.layout is not ARBITRARY:
             cg.load(self)
-            emit_steps(cg, merged(self.layout.history()), {stand_in(key): element for key, element in self.table.items()})
+            known = {stand_in(key): element for table in (self.before, self.table) for key, element in table.items()}
+            emit_steps(cg, merged(self.layout.history()), known)
             cg.pop_top()
             return
         gone = [element for key, element in self.before.items() if key not in self.table]

@@ -170,6 +170,18 @@ class FieldGetterObject(Object):
         cg.load_const(self.value)
 
 
+class MadeFieldGetter(FieldGetterObject):
+    """A field of a named tuple's class that the trace makes: each call makes another one, whose text may be set later. `value` stands for it."""
+
+    __slots__ = ()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        made, arguments = self.value.__reduce__()
+        for argument in arguments:
+            cg.load_const(argument)
+        cg.call_const(made, len(arguments))
+
+
 @wraps(FieldGetter, by_identity=True)
 def wrap_field_getter(vm: VM, value: Any, source: Source | None) -> FieldGetterObject:
     """Wrap the descriptor of a named tuple's field."""

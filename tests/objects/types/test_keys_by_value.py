@@ -170,3 +170,40 @@ def test_a_class_is_added_and_removed() -> None:
     expected, found = changed(X, eager), framejit.compile(changed, backend="eager")(X, compiled)
     assert expected == found and list(eager) == list(compiled)
     assert counts()[0] == 0
+
+
+def removed_from_a_dict(t: torch.Tensor, table: dict[Any, Any], elements: set[Any]) -> Any:
+    del table[Place(1)]
+    table.pop((Place(3), 4))
+    table[Place(9)] = t
+    del table[Place(9)]
+    table[Place(2)] = t
+    return table.popitem(), Place(1) in table
+
+
+def taken_out_and_put_back(t: torch.Tensor, table: dict[Any, Any], elements: set[Any]) -> Any:
+    table[Place(1)] = table.pop(Place(1))
+    elements.discard(Place(2))
+    elements.add(Place(2))
+    return list(table), len(elements)
+
+
+def removed_from_a_set(t: torch.Tensor, table: dict[Any, Any], elements: set[Any]) -> Any:
+    elements.discard(Place(1))
+    elements.remove((Place(3), 4))
+    elements.add(Place(8))
+    elements.add(Place(9))
+    elements.discard(Place(9))
+    elements -= {Other(1)}
+    return len(elements), Place(1) in elements
+
+
+@pytest.mark.parametrize("program", [removed_from_a_dict, taken_out_and_put_back, removed_from_a_set], ids=lambda program: program.__name__)
+def test_keys_are_taken_out_of_containers_from_outside(program: Any) -> None:
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for step in range(3):
+        pairs = [({Place(1): 1, Place(2): step, (Place(3), 4): 3, Place(7): 7}, {Place(1), Place(2), (Place(3), 4)}) for _ in range(2)]
+        (table, elements), (own, taken) = pairs
+        assert str(compiled(X, own, taken)) == str(program(X, table, elements))
+        assert str(own) == str(table)
+        assert taken == elements

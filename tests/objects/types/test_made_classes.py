@@ -172,6 +172,19 @@ def test_named_tuples():
     same(program)
 
 
+def test_fields_of_named_tuples_have_texts_of_their_own():
+    def program():
+        made = collections.namedtuple("Made", "x y", module="made")
+        before = made.x is made.x
+        framejit.graph_break()
+        found = before, made.x.__doc__, made(1, 2).x
+        made.x.__doc__ = "changed"
+        return found, made.x.__doc__, made.y.__doc__
+
+    function = framejit.compile(program, backend="eager")
+    assert [function(), function()] == [program()] * 2
+
+
 def test_entries_of_the_namespace_that_are_slots_or_numbers_of_a_subclass():
     def program():
         class Number(int):
