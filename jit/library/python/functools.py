@@ -159,7 +159,9 @@ def make_partial(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -
 
 @models(vars(functools.partial)["__reduce__"])
 def partial_reduce(vm: VM, self: PartialObject) -> Object:
-    """Modules/_functoolsmodule.c: partial_reduce."""
+    """Modules/_functoolsmodule.c: partial_reduce, of a partial that the trace has made. Whether one from outside has a `__dict__` yet shows only here."""
+    if self.source is not None:
+        vm.unsupported(breaks.UnsupportedCall("a copy of a functools.partial from outside"))
     namespace = self.instance_dict(vm)
     attributes = NONE if namespace is None or not namespace.open(vm) else namespace
     return TupleObject([vm.const(self.cls), TupleObject([self.function]), TupleObject([self.function, self.args, self.keywords, attributes])])

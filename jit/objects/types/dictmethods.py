@@ -202,6 +202,8 @@ def raise_key(vm: VM, key: Object) -> NoReturn:
     key = vm.observe(key)
     if key.cls is type(None):
         vm.raise_(KeyError)
+    if isinstance(key, TupleObject) and key.cls is not tuple:
+        vm.unsupported(breaks.UnsupportedOperation("the KeyError of an OrderedDict about a named tuple, which itself becomes its arguments"))
     vm.raise_(KeyError, *(key.items(vm) if isinstance(key, TupleObject) else [key]))
 
 

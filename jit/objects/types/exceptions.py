@@ -362,6 +362,8 @@ def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, which redefines the fields of exceptions"))
     vm.guard(TypeIs, source, cls)
     args = vm.observe(vm.wrap(value.args, source.child(CAttr, "args")))
+    if args.cls is not tuple:  # such as the named tuple about which an OrderedDict has raised a KeyError
+        vm.unsupported(breaks.UnsupportedValue(f"an exception whose args are a {args.type_name}"))
     return ExceptionObject(type(value), abstract.iterate(vm, args), source, value)
 
 

@@ -326,8 +326,9 @@ class SetObject(Operand):
             emit_steps(cg, merged(self.layout.history()), known)
             cg.pop_top()
             return
-        gone = [element for key, element in self.before.items() if key not in self.table]
-        new = [element for key, element in self.table.items() if key not in self.before]
+        before, after = self.before, self.table
+        gone = [element for key, element in before.items() if after.get(key) is not element]
+        new = [element for key, element in after.items() if before.get(key) is not element]  # which may be equal to one that is gone
         for method, elements in ((set.difference_update, gone), (set.update, new)):
             if elements:
                 cg.load(self)

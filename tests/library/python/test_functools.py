@@ -35,7 +35,7 @@ def test_copies_of_partials_agree_with_eager(program):
     agree(program, x)
 
 
-def test_a_partial_from_outside_is_copied_and_not_changed():
-    agree(lambda t, bound: copy.copy(bound)(t), x, functools.partial(scaled, factor=3))
+def test_a_partial_from_outside_is_left_to_native_code():
+    agree(lambda t, bound: copy.copy(bound)(t), x, functools.partial(scaled, factor=3), fullgraph=False)
     with pytest.raises(framejit.errors.FramejitError, match="__setstate__"):
         framejit.compile(lambda bound: bound.__setstate__((abs, (), {}, None)), backend="eager", fullgraph=True)(functools.partial(scaled))

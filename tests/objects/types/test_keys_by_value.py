@@ -207,3 +207,16 @@ def test_keys_are_taken_out_of_containers_from_outside(program: Any) -> None:
         assert str(compiled(X, own, taken)) == str(program(X, table, elements))
         assert str(own) == str(table)
         assert taken == elements
+
+
+def test_an_element_takes_the_place_of_an_equal_one() -> None:
+    def program(t: torch.Tensor, elements: set[Any]) -> int:
+        elements.add(len)
+        elements.intersection_update([1, len, True])
+        return len(elements)
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        eager, own = {1.0, 2.0, ByIdentity}, {1.0, 2.0, ByIdentity}
+        assert compiled(X, own) == program(X, eager)
+        assert sorted(map(repr, own)) == sorted(map(repr, eager))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 
 import pytest
 import torch
@@ -93,6 +93,24 @@ def test_what_leaves_keys_in_the_order_alone_breaks():
     for remove in (lambda d: dict.pop(d, "a"), lambda d: dict.__delitem__(d, "a"), dict.clear, dict.popitem):
         with pytest.raises(framejit.errors.FramejitError, match="order of an OrderedDict"):
             framejit.compile(lambda: remove(OrderedDict(a=1)), backend="eager", fullgraph=True)()
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+def test_errors_about_keys_that_are_tuples():
+    def program(t, pair):
+        found = []
+        for key in ((1, 2), (), None, pair):
+            for method in (OrderedDict.move_to_end, OrderedDict.pop, OrderedDict.__delitem__):
+                try:
+                    method(OrderedDict(a=t), key)
+                except KeyError as error:
+                    found.append((str(error), len(error.args)))
+        return found
+
+    agree(program, x, (1, 2))
+    agree(program, x, Pair(1, 2), fullgraph=False)
 
 
 def store_new(t, d):
