@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import FunctionType
 from typing import Any, TypeVar
 
-from framejit._runtime import ACCESSORS, LEAVES, GuardTree
+from framejit._runtime import ACCESSORS, LEAVES, GuardTree, arrange
 from framejit.guards.container_sources import LookedUp
 from framejit.guards.kinds import Equals, Guard, TypeIs, ValueIs
 from framejit.guards.relations import Relation
@@ -34,88 +34,12 @@ class BuiltGuards:
     num_inputs: int
 
 
-class TreeStep:
-    """A source that the tree needs, with the guards on its value, the captures of it, and the steps that begin there."""
-
-    __slots__ = ("source", "leaves", "children", "weight")
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.leaves: list[Guard] = []
-        self.children: list[TreeStep] = []
-        self.weight = 1
-
-
-def is_implied(guard: TypeIs, others: Sequence[Guard]) -> bool:
-    """Return whether one of the other guards on a value implies one about its type. The same object may have got another class since."""
-    telling = [other for other in others if other.tells_type]
-    if not telling:
-        return False
-    can_change = guard.value is not MISSING and classes.instances_change_class(guard.value)
-    return not can_change or not all(isinstance(other, ValueIs) for other in telling)
-
-
-class Builder:
-    """Builds the steps that guards and captures need, from the root on."""
-
-    def __init__(self) -> None:
-        self.steps: dict[int, TreeStep] = {}
-        self.root: TreeStep | None = None
-        self.looks_up = False
-
-    def step(self, source: Source) -> TreeStep:
-        """The step for a source; its bases are added as needed."""
-        found = self.steps.get(id(source))
-        if found is not None:
-            return found
-        found = self.steps[id(source)] = TreeStep(source)
-        if source.base is None:
-            if self.root is not None:
-                raise ValueError("guards of two traces can't share a tree: their sources have different roots")
-            self.root = found
-        else:
-            self.step(source.base).children.append(found)
-            if isinstance(source, LookedUp):
-                self.step(source.payload)
-                self.looks_up = True
-        return found
-
-    def sort(self) -> list[TreeStep]:
-        """All steps in preorder, but a lookup comes after its key. Among siblings, small subtrees come first, and objects that the tree itself holds come last,
-        because they change rarely."""
-        if self.root is None:
-            self.root = TreeStep(Root())
-        for step in reversed(preorder(self.root)):
-            leaves, children = step.leaves, step.children
-            if len(leaves) > 1:
-                kinds = set(map(type, leaves))
-                if len(kinds) < len(leaves):
-                    leaves = without_duplicates(leaves)
-                if TypeIs in kinds and len(kinds) > 1:
-                    leaves = [guard for guard in leaves if type(guard) is not TypeIs or not is_implied(guard, leaves)]
-                leaves.sort(key=COST)
-                step.leaves = leaves
-            step.weight = (1 if type(step.source) is not Pinned else AT_THE_END) + sum(map(COST, leaves)) + sum(map(WEIGHT, children))
-            if len(children) > 1:
-                children.sort(key=WEIGHT)
-        order = preorder(self.root)
-        return sorted(order, key=lambda step: step.source.lookups()) if self.looks_up else order
+def keeps_type(guard: TypeIs) -> bool:
+    """Return whether an object of the type that a guard expects can't get another class, so that a guard on the object's identity implies this one."""
+    return guard.value is MISSING or not classes.instances_change_class(guard.value)
 
 
 COST = attrgetter("cost")
-WEIGHT = attrgetter("weight")
-AT_THE_END = 1 << 40
-
-
-def preorder(root: TreeStep) -> list[TreeStep]:
-    order: list[TreeStep] = []
-    waiting = [root]
-    while waiting:
-        step = waiting.pop()
-        order.append(step)
-        if step.children:
-            waiting.extend(step.children[::-1])
-    return order
 
 
 def without_duplicates(guards: Iterable[AnyGuard]) -> list[AnyGuard]:
@@ -130,12 +54,17 @@ def without_duplicates(guards: Iterable[AnyGuard]) -> list[AnyGuard]:
     return kept
 
 
-def check_attribute(source: Source, parent: TreeStep) -> None:
-    """Raise an error for attributes of objects whose type isn't guarded: reading them could run the user's Python code."""
-    is_fixed = isinstance(parent.source, Pinned) and not classes.instances_change_class(type(parent.source.payload))
-    if not is_fixed and not any(guard.exact_type for guard in parent.leaves):
-        owner = parent.source.describe()
-        raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
+def check_step(source: Source, payload: Any, around: Sequence[Guard]) -> None:
+    """Raise an error for a step through an object that is gone, and for attributes of objects whose type isn't guarded: reading them could run the user's
+    Python code. `around`: the guards on the value that the step begins at."""
+    base = source.base
+    if payload is MISSING:
+        raise ValueError(f"{source.describe()}: what the path goes through is gone already")
+    if base is None or not source.needs_exact_type:
+        return
+    is_fixed = isinstance(base, Pinned) and not classes.instances_change_class(type(base.payload))
+    if not is_fixed and not any(guard.exact_type for guard in around):
+        raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {base.describe()}")
 
 
 def check_payload(guard: Guard, payload: Any) -> None:
@@ -161,48 +90,20 @@ def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[
 
 
 def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
-    builder = Builder()
-    steps = builder.steps
-    relations: list[Relation] = []
-    for guard in guards:
-        if isinstance(guard, Relation):
-            relations.append(guard)
-            for source in guard.sources():
-                builder.step(source)
-        else:
-            (steps.get(id(guard.source)) or builder.step(guard.source)).leaves.append(guard)
-    relations = sorted(without_duplicates(relations), key=COST)
     captured = [*inputs, *captures]
-    for source in captured:
-        builder.step(source)
-
-    nodes: list[tuple[int, int, Any]] = []
-    leaves: list[tuple[int, int, Any]] = []
-    ordered: list[Guard] = []
-    index: dict[int, int] = {}
-    for number, step in enumerate(builder.sort()):
-        source, base = step.source, step.source.base
-        index[id(source)] = number
-        payload = index[id(source.payload)] if builder.looks_up and isinstance(source, LookedUp) else source.native()
-        if payload is MISSING:
-            raise ValueError(f"{source.describe()}: what the path goes through is gone already")
-        if base is not None and source.needs_exact_type:
-            check_attribute(source, steps[id(base)])
-        nodes.append((ACCESSORS[source.accessor], 0 if base is None else index[id(base)], payload))
-        for guard in step.leaves:
-            payload = guard.native()
-            if payload is MISSING or type(guard) is Equals:
-                check_payload(guard, payload)
-            leaves.append((number, LEAVES[guard.leaf], payload))
-        ordered += step.leaves
-    relation_specs = [relation_spec(guard, index) for guard in relations]
-    tree = GuardTree(nodes, leaves, relation_specs, [index[id(source)] for source in captured])
+    nodes, leaves, ordered, numbers = arrange([*guards], captured if guards or captured else [Root()], RULES)
+    relations = sorted(without_duplicates([guard for guard in guards if isinstance(guard, Relation)]), key=COST)
+    tree = GuardTree(nodes, leaves, [relation_spec(guard, numbers) for guard in relations], [numbers[source] for source in captured])
     return BuiltGuards(tree, (*ordered, *relations), len(inputs))
 
 
-def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+RULES = ACCESSORS, LEAVES, Relation, TypeIs, ValueIs, Equals, Pinned, LookedUp, MISSING, keeps_type, check_step, check_payload
+"""The classes and functions that the native part asks for."""
+
+
+def relation_spec(guard: Relation, numbers: Mapping[Source, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """A relation as the native tree takes it: the number of the check, the numbers of the nodes, and the numbers that the check itself takes."""
-    return LEAVES[guard.leaf], tuple(index[id(source)] for source in guard.sources()), guard.native()
+    return LEAVES[guard.leaf], tuple(numbers[source] for source in guard.sources()), guard.native()
 
 
 def check_all(guards: Iterable[Guard], call: Call) -> Guard | None:

@@ -281,6 +281,9 @@ int init_iterators();
 /* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size; the position of a `reversed`. */
 constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_position = 2, iterator_own = 3;
 
+/* arrange.cpp */
+int init_arrange(PyObject *module);
+
 /* caches.cpp */
 int init_caches();
 
