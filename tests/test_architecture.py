@@ -210,7 +210,7 @@ ASKED_ELSEWHERE = {
         "library.torch.jagged.known_nested",  # of a changed nested tensor, the values are compared with those of others, and the offsets aren't
         "driver.second_run",  # the driver knows no Objects: whether the arguments of a call can be copied
     },
-    "is_distributed": {"backends.compile"},  # backends know no Objects: what torch keeps of layouts
+    "is_distributed": {"backends.in_contexts"},  # backends know no Objects: what torch keeps of layouts
     "is_functorch_wrapped_tensor": {
         "graph.graph_inputs",  # the memory of these is that of others, so it isn't compared
         "graph.fake_mode",  # torch makes their fakes of others

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.autograd.graph import Node
@@ -19,9 +20,12 @@ from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
-from framejit.errors import BackendError
+from framejit.backends.ecosystem import patch_preserve_rng_state
+from framejit.backends.registry import Backend
+from framejit.errors import BackendError, FramejitError
 from framejit.graph.global_modes import Modes
 from framejit.graph.tokens import standing_for
+from framejit.process import underway
 from framejit.torch_state.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
 from framejit.torch_state.torch_classes import as_class
 from framejit.torch_state.torch_function_stack import put, take
@@ -251,6 +255,31 @@ def without_function_modes(fn: Callable[..., Any], count: int) -> Callable[..., 
             put(taken)
 
     return run
+
+
+def call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """The callable that a backend makes of a graph. Raises BackendError if the backend raises, or gives something that can't be called."""
+    if not backend.trusted:
+        _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before its code exists would be slow at each call
+    if underway.is_beside() and (backend.takes.one_autograd_node or not backend.trusted):
+        patch_preserve_rng_state()
+    try:
+        fn = backend.call(gm, examples, **backend.kwargs)
+    except FramejitError:
+        raise
+    except Exception as error:
+        raise BackendError(backend.name, f"raised {type(error).__name__}: {error}") from error
+    if not callable(fn):
+        raise BackendError(
+            backend.name, f"returned {fn!r} of type {type(fn).__name__}; it must return a callable that runs the graph it was given"
+        )
+    return fn
+
+
+def forget_tensors(mode: FakeTensorMode | None) -> None:
+    """Drop a mode's weak references to real tensors: `torch.utils.swap_tensors` rejects a tensor that has any."""
+    if mode is not None:
+        mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
 
 def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:

@@ -6,20 +6,17 @@ import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._functorch import config as functorch_config
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit.backends.calling import (
     MODE_SWITCHES,
+    call_backend,
     checked,
-    dropping,
     forget_source,
+    forget_tensors,
     restoring,
     spending,
     unbox,
@@ -27,30 +24,22 @@ from framejit.backends.calling import (
     with_states,
     without_overrides,
 )
-from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
-from framejit.backends.ecosystem import patch_preserve_rng_state
-from framejit.backends.floats import take_out
-from framejit.backends.freezing import Frozen, freeze
-from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
-from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
+from framejit.backends.grad_mode import begin_with_gradients, with_gradients
 from framejit.backends.memory import outputs_of
-from framejit.backends.order_in_memory import keep_order
-from framejit.backends.regions.pieced import compile_pieces
-from framejit.backends.regions.pieces import Piece
-from framejit.backends.regions.regions import pieces_to_compile
-from framejit.backends.registry import Backend
-from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest, InputInfo
-from framejit.backends.view_geometry import take_out_views
-from framejit.errors import BackendError, FramejitError
+from framejit.backends.request import BackendGuard, CompiledGraph, GraphRequest, InputInfo
 from framejit.graph.inner import graph_modules, nodes_inside
 from framejit.graph.metadata import USER_PLACES
-from framejit.process import underway
-from framejit.torch_state.torch_classes import is_distributed
-from framejit.torch_state.torch_modes import MODE_CHANGES
+from framejit.process.when_needed import when_needed
 
-BACKWARD_AUTOCAST = {"backward_pass_autocast": "off"} if hasattr(functorch_config, "backward_pass_autocast") else {}
-"""AOTAutograd's setting for autocast in backward passes: off, as in eager if a backward pass runs outside of it. Otherwise they would be compiled under the
-autocast in which the graph begins, and would use its dtype for operators that the forward pass runs outside of autocast."""
+if TYPE_CHECKING:
+    from framejit.backends import in_contexts, view_geometry
+    from framejit.backends.regions import pieced, regions
+    from framejit.backends.regions.pieces import Piece
+else:  # the backend eager needs none of them
+    in_contexts = when_needed("framejit.backends.in_contexts")
+    view_geometry = when_needed("framejit.backends.view_geometry")
+    pieced = when_needed("framejit.backends.regions.pieced")
+    regions = when_needed("framejit.backends.regions.regions")
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:
@@ -61,7 +50,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     """
     outputs = _check(request)
     backend = request.backend
-    inference = backend.needs_contexts and _take_out_inference_mode(request.gm.graph)
+    inference = backend.needs_contexts and in_contexts.take_out_inference_mode(request.gm.graph)
     if inference:
         request = replace(request, modes=replace(request.modes, inference=True, grad=False))
     switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
@@ -69,17 +58,18 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     views = None
     if backend.needs_contexts:
         request = begin_with_gradients(request)
-        views = take_out_views(request)
+        views = view_geometry.take_out_views(request)
         outputs = len(outputs_of(request.gm.graph))
     guards: list[BackendGuard] = []
     pieces: Sequence[Piece] = ()
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
         if not backend.needs_contexts:
-            fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
+            fn, boxed = unbox(call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
-            pieces = pieces_to_compile(request)
-            fn, boxed, guards = compile_pieces(request, pieces, _compile_in_contexts) if pieces else _compile_in_contexts(request)
+            pieces = regions.pieces_to_compile(request)
+            compile_whole = in_contexts.compile_in_contexts
+            fn, boxed, guards = pieced.compile_pieces(request, pieces, compile_whole) if pieces else compile_whole(request)
     _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
@@ -108,100 +98,12 @@ def _with_inputs_of_calls(fn: Callable[..., Any], boxed: bool, inputs: Sequence[
     return fn
 
 
-def _take_out_inference_mode(graph: fx.Graph) -> bool:
-    """Return whether all operators of the graph are inside `torch.inference_mode()`. If so, they no longer are, and must be compiled and run in that mode.
-
-    AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters, and its results would be ordinary tensors.
-    """
-    scopes: list[fx.Node] = []
-    removed: list[fx.Node] = []
-    for node in graph.nodes:
-        if node.target is _enter_inference_mode:
-            scopes.append(node)
-            removed.append(node)
-        elif node.target is _exit_inference_mode:
-            scopes.pop()
-            removed.append(node)
-        elif node.op not in ("placeholder", "output") and node.target not in MODE_CHANGES and not (scopes and scopes[-1].args == (True,)):
-            return False
-    for node in reversed(removed):
-        graph.erase_node(node)
-    return bool(removed)
-
-
 def _in_inference_mode(fn: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         with torch._C._InferenceMode(True):
             return fn(*args)
 
     return run
-
-
-def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool, list[BackendGuard]]:
-    backend = request.backend
-    frozen: Frozen | None = None
-    floats = take_out(request)
-    inner = request if floats is None else floats.request
-    if backend.freezes() and not request.modes.grad:
-        frozen = freeze(inner)
-        inner = frozen.request
-    detach_views(inner.gm)
-    keep_order(inner.gm, inner.fake_mode)
-    annotate(inner)
-    if any(is_distributed(type(node.meta.get("example_value"))) for node in inner.gm.graph.nodes):
-        forget_layouts()
-    if frozen is not None:
-        inner.gm._param_name_to_source |= frozen.sources  # type: ignore[operator]
-    with backend_contexts(inner) as contexts:
-        examples = example_inputs(inner, contexts)
-        # AOTAutograd makes results that are views of an input again, from another tensor if it has replaced inputs that overlap.
-        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory([info.value for info in inner.inputs]), **BACKWARD_AUTOCAST):
-            fn, boxed = unbox(_call_or_leave(inner, examples))
-        guards = contexts.guards(request)
-        _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
-    if frozen is not None:
-        fn, boxed = dropping(fn, boxed, frozen.kept), True
-        guards += [FrozenInputGuard(index if floats is None else floats.kept[index]) for index in frozen.frozen]
-    if floats is not None:
-        fn, boxed = floats.wrapped(fn, boxed), True
-    return fn, boxed, guards
-
-
-def _call_or_leave(request: GraphRequest, examples: list[Any]) -> Callable[..., Any]:
-    """Call a backend that may trace the backward pass too. Raises LeftToAutograd if it can't compile the graph and is not to blame for that."""
-    try:
-        return _call_backend(request.backend, request.gm, examples)
-    except BackendError as error:
-        cause = cause_of(error, request)
-        if cause is None:
-            raise
-        raise LeftToAutograd(*error.args) from cause
-
-
-def forget_layouts() -> None:
-    """Drop torch's cached layouts of distributed tensors: AOTAutograd would find device meshes there that are equal to those of the graph, but
-    that it doesn't know."""
-    clear = getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)
-    if clear is not None:
-        clear()
-
-
-def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    if not backend.trusted:
-        _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before its code exists would be slow at each call
-    if underway.is_beside() and (backend.takes.one_autograd_node or not backend.trusted):
-        patch_preserve_rng_state()
-    try:
-        fn = backend.call(gm, examples, **backend.kwargs)
-    except FramejitError:
-        raise
-    except Exception as error:
-        raise BackendError(backend.name, f"raised {type(error).__name__}: {error}") from error
-    if not callable(fn):
-        raise BackendError(
-            backend.name, f"returned {fn!r} of type {type(fn).__name__}; it must return a callable that runs the graph it was given"
-        )
-    return fn
 
 
 def _check(request: GraphRequest) -> int:
@@ -238,13 +140,7 @@ def _forget_examples(request: GraphRequest) -> None:
             node.meta.pop(USER_PLACES, None)
         if module is not request.gm:
             weakref.finalize(module, forget_source, module.forward.__code__.co_filename)
-    _forget_tensors(request.fake_mode)
-
-
-def _forget_tensors(mode: FakeTensorMode | None) -> None:
-    """Drop a mode's weak references to real tensors: `torch.utils.swap_tensors` rejects a tensor that has any."""
-    if mode is not None:
-        mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+    forget_tensors(request.fake_mode)
 
 
 def _trains(request: GraphRequest) -> bool:
