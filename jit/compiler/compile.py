@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from framejit import breaks, library, logs
 from framejit._runtime import CompiledFunction, Entry
@@ -18,7 +18,6 @@ from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
 from framejit.codegen import Continuation, emit
 from framejit.codegen.rerun import follow
-from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.planned import Planned, Uncompiled, plan_end
 from framejit.compiler.retreats import FailedGraph, TraceTerms, retreat
@@ -33,12 +32,12 @@ from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError, program_name
 from framejit.graph.demands import RestartVarying, RestartWith
 from framejit.guards.build import check_all
-from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.process.one_at_a_time import ONE_AT_A_TIME
 from framejit.process.recursion import deeper_recursion
 from framejit.process.underway import Compilation, underway
+from framejit.process.when_needed import when_needed
 from framejit.report import STAGES, STATISTICS, BreakNote, FrameNote, is_recording, record
 from framejit.torch_state.no_symbols import standing_in
 from framejit.torch_state.peer import left_alone
@@ -47,6 +46,13 @@ from framejit.tracing import boundary
 from framejit.tracing.is_compiling import AnswerWithheld, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
 from framejit.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    from framejit.compiler import broken
+    from framejit.guards import explain
+else:
+    broken = when_needed("framejit.compiler.broken")
+    explain = when_needed("framejit.guards.explain")
 
 _frames = itertools.count()
 
@@ -184,7 +190,7 @@ def plan(traced: Traced) -> Planned | Uncompiled:
             return plan_end(traced.attempt, traced.result)
         except GraphBreak as refused:
             stop = refused
-    return plan_break(traced.attempt, stop)
+    return broken.plan_break(traced.attempt, stop)
 
 
 def specify(compiled: Compiled) -> EntrySpec:
@@ -232,13 +238,13 @@ def report(planned: Planned, entry: Entry) -> None:
     STATISTICS.add("frames")
     STATISTICS.add("guards", len(guards))
     if logs.enabled("guards"):
-        logs.info("guards", f"guards of {function.__qualname__}", describe(guards))
+        logs.info("guards", f"guards of {function.__qualname__}", explain.describe(guards))
     if logs.enabled("bytecode"):
         assert entry.code is not None
         logs.info("bytecode", f"{function.__qualname__}, original", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__}, compiled", decode(entry.code).listing())
     if planned.after_break is not None:
-        report_break(planned, planned.after_break)
+        broken.report_break(planned, planned.after_break)
 
 
 def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
@@ -249,7 +255,7 @@ def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
     where = (function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
     if isinstance(planned, Uncompiled):
         return None if planned.reason is None else FrameNote(*where, seconds, fallback=planned.reason, fallback_stack=planned.stack)
-    guards = describe(entry.spec.guards).splitlines() if is_recording() else []
+    guards = explain.describe(entry.spec.guards).splitlines() if is_recording() else []
     broke = None if planned.after_break is None else planned.after_break.broke
     return FrameNote(*where, seconds, planned.operations, guards, broke, left_to_autograd=attempt.request.left_to_autograd)
 
@@ -270,7 +276,7 @@ def verify(guards: Sequence[Guard], call: Call) -> None:
     """
     failing = check_all(guards, call)
     if failing is not None and threading.active_count() == 1:
-        raise InternalError(f"a new guard rejects its own call: {explain_failure([failing], call)}")
+        raise InternalError(f"a new guard rejects its own call: {explain.explain_failure([failing], call)}")
 
 
 def leave(function: FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from framejit import breaks
 from framejit.bytecode.abort import has_handler
@@ -55,17 +55,23 @@ from framejit.objects.types.genobject import GeneratorObject, OutsideGenerator
 from framejit.objects.types.instancedict import InstanceDictObject
 from framejit.objects.types.madeclass import retire
 from framejit.process import interrupts
+from framejit.process.when_needed import when_needed
 from framejit.program import classes, code_kinds
 from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.torch_state.symbols import need_data
-from framejit.tracing import boundary, branches, giving_up, looks, passage, plain_code, splitting, suspended
+from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting, suspended
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
-from framejit.tracing.watches import Watch
+from framejit.tracing.watches import Watches
 from framejit.trail import Trail
+
+if TYPE_CHECKING:
+    from framejit.tracing import branches
+else:
+    branches = when_needed("framejit.tracing.branches")
 
 T = TypeVar("T")
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -125,11 +131,10 @@ class Tracer:
         self.guarded_generators: list[Frame] = []
         self.failed_stand_ins: list[Frame] = []
         self.rebuilt: list[Frame] = []
-        self.asks_for_end: Frame | None = None
-        """The frame that `next_with_end` runs in."""
+        self.asks_for_end: Frame | None = None  # the frame that `next_with_end` runs in
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
-        self._watches: list[Watch] = []
+        self._watches = Watches()
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
@@ -553,8 +558,7 @@ class Tracer:
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has observed, even if not for the first time."""
-        looked_at: list[Object] = []
-        observe, around = self.observe, vars(self).get("observe")
+        looked_at, observe, around = list[Object](), self.observe, vars(self).get("observe")
 
         def noted(obj: Object) -> Object:
             if obj.source is not None:
@@ -572,22 +576,21 @@ class Tracer:
 
     def noting_whether(self, run: Callable[[], T], values: Sequence[Object], lists: Sequence[Object] = ()) -> tuple[T, bool]:
         """The result of `run`, and whether it has observed one of these values, even if not for the first time, or one of `lists`, other than for an item."""
-        watch, watches, observe, around = Watch(frozenset(map(id, (*values, *lists))), lists), self._watches, self.observe, vars(self).get("observe")
+        watches, observe, around = self._watches, self.observe, vars(self).get("observe")
 
         def noted(obj: Object) -> Object:
             real = observe(obj)
-            for each in watches:
-                each.note(real, self.frame)
+            if id(real) in watches.values:
+                watches.note(real, self.frame)
             return real
 
-        is_first = not watches
-        if is_first:
+        if is_first := not watches.begun:
             self.observe = noted  # type: ignore[method-assign]  # as in `noting_looks`; one function serves all calls that are inside one another
-        watches.append(watch)
+        watch = watches.begin(values, lists)
         try:
             return run(), watch.seen
         finally:
-            watches.pop()
+            watches.end()
             if is_first and around is None:
                 del self.observe
             elif is_first:

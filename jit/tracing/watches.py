@@ -23,6 +23,31 @@ class Watch:
             self.seen = True
 
 
+class Watches:
+    """The watches of a trace that have begun and not ended, of calls inside one another. `values`: what they look out for, all together."""
+
+    def __init__(self) -> None:
+        self.values: frozenset[int] = frozenset()
+        self.begun: list[Watch] = []
+
+    def begin(self, values: Sequence[Object], lists: Sequence[Object]) -> Watch:
+        """Look out for more values, inside what the others watch."""
+        watch = Watch(frozenset(map(id, (*values, *lists))), lists)
+        self.begun.append(watch)
+        self.values |= watch.values
+        return watch
+
+    def end(self) -> None:
+        """End the watch that has begun last."""
+        self.begun.pop()
+        self.values = frozenset().union(*[each.values for each in self.begun])
+
+    def note(self, observed: Object, frame: Frame | None) -> None:
+        """Note that the current instruction of a frame observes a value."""
+        for watch in self.begun:
+            watch.note(observed, frame)
+
+
 def takes_item_of(frame: Frame | None, container: Object) -> bool:
     """Return whether the current instruction of a frame is `container[key]`."""
     return frame is not None and frame.instruction.op == "BINARY_SUBSCR" and settle(frame.stack[-2]) is container
