@@ -8,6 +8,9 @@ from typing import Any
 from framejit.objects.core.object import VM, Object
 from framejit.objects.types.constobject import ConstObject, is_plain
 
+PASSED_OVER = "going through an OrderedDict whose order was passed over by methods of dict"
+"""What a program does that needs that order; for reports."""
+
 
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
     """Return whether the order that an OrderedDict keeps has exactly the keys of the dict: methods of dict that are called on it bypass its order.

@@ -23,7 +23,7 @@ from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
-from framejit.objects.types.dictkeys import compares_by_identity, const_key, is_in_order, is_item, to_move
+from framejit.objects.types.dictkeys import PASSED_OVER, compares_by_identity, const_key, is_in_order, is_item, to_move
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.loadedmodules import going_through_modules, module_found
 from framejit.objects.types.openkeys import is_open, item_at_open_key
@@ -575,10 +575,6 @@ def fill_attrs(cg: Codegen, obj: Object) -> None:
 # Iterators.
 
 KEYS, VALUES, ITEMS = "keys", "values", "items"
-PASSED_OVER = "going through an OrderedDict whose order was passed over by methods of dict"
-VIEW_TYPES: dict[tuple[type, str], Any] = {
-    (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
-}
 ITERATOR_TYPES: dict[tuple[type, str, bool], Any] = {
     (family, kind, backwards): type((reversed if backwards else iter)(getattr(family(), kind)()))
     for family in (dict, OrderedDict)

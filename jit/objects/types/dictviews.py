@@ -14,7 +14,7 @@ from framejit.objects.core import abstract, differences, operators, text
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
-from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, Entry, storage_of, view_item
+from framejit.objects.types.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry, storage_of, view_item
 from framejit.objects.types.numbereddict import PlaceIterator, goes_by_place
 from framejit.objects.types.sequence import COMPARISONS
 from framejit.objects.types.setmethods import make_set
@@ -22,6 +22,9 @@ from framejit.objects.types.setobject import SetObject, set_of
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.program import classes
 
+VIEW_TYPES: dict[tuple[type, str], Any] = {
+    (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
+}
 
 class DictView(Object):
     """dict_keys, dict_values or dict_items of a dict. `storage`: OrderedDict if it is a view of that, which goes by its order, or else dict."""
