@@ -8,7 +8,7 @@ from typing import Any
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, CellContents, Source
 from framejit.objects.core.object import VM, Codegen, Object, settle
-from framejit.objects.core.registry import wraps
+from framejit.objects.core.registry import models, sets, wraps
 
 
 class CellObject(Object):
@@ -71,3 +71,24 @@ class CellObject(Object):
 @wraps(CellType, shared=True)
 def wrap_cell(vm: VM, value: CellType, source: Source) -> Object:
     return CellObject(None, source, value)
+
+
+@models(CellType.__dict__["cell_contents"])
+def cell_contents(vm: VM, self: CellObject) -> Object:
+    """cell_get_contents."""
+    content = self.load(vm)
+    if content is None:
+        vm.raise_(ValueError, "Cell is empty")
+    return content
+
+
+@sets(CellType.__dict__["cell_contents"])
+def set_cell_contents(vm: VM, self: CellObject, value: Object | None) -> None:
+    """cell_set_contents."""
+    self.store(vm, value)
+
+
+@models(CellType)
+def make_cell(vm: VM, content: Object | None = None) -> Object:
+    """cell_new."""
+    return CellObject(content)
