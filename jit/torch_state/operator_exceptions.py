@@ -35,7 +35,7 @@ NOT_IN_GRAPH = unstated(
     "They take memory, files or foreign objects, need data, or steer torch itself, so that no node may call them.",
     why="Most are implemented by hand in Python or C++, and have no schema. The schemas of the others look like those of operators that may be nodes.",
     names="from_numpy frombuffer from_file from_dlpack asarray is_inference is_nonzero is_distributed set_flush_denormal handle_torch_function "
-    "boolean_dispatch assert_int_or_pair",
+    "boolean_dispatch assert_int_or_pair gaussian_nll_loss",
 )
 TAKE_ANY_DEVICE = unstated(
     "Their kernels for tensors without data are in torch's table of those written in Python, and don't ask a fake for its device.",

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.masked import _ops
 from torch.masked.maskedtensor.core import MaskedTensor
 
 from framejit import breaks
@@ -24,6 +25,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
 from framejit.objects.tensors.tensorkind import TensorKind, tensor_kind
 from framejit.objects.tensors.torchcall import enter
+from framejit.plain import masked as plain
 from framejit.program import classes
 
 
@@ -92,3 +94,11 @@ def data_of(tensor: Any) -> torch.Tensor:
 makes_node(MaskedTensor, masked)
 makes_node(MaskedTensor._from_values, masked_from)
 makes_node(MaskedTensor.get_data, data_of)
+
+COMBINE = _ops._combine_input_and_mask
+
+
+@models(COMBINE)
+def combine(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    """The input of a function of torch.masked with its mask."""
+    return vm.call_app(plain.combine, [vm.from_real(COMBINE), *args], kwargs)

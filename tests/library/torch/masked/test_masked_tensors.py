@@ -95,3 +95,39 @@ def test_errors_of_masked_tensors_are_raised() -> None:
     for mask, error in ((torch.ones(3), TypeError), (torch.ones(2, dtype=torch.bool), ValueError), (True, TypeError)):
         with pytest.raises(error):
             framejit.compile(f, backend="eager")(torch.ones(3), mask)
+
+
+MASKED: dict[str, Any] = {
+    "sum": lambda x, mask: torch.masked.sum(x, 1, mask=mask),
+    "mean": lambda x, mask: torch.masked.mean(x, (0, 1), mask=mask),
+    "amax": lambda x, mask: torch.masked.amax(x, 0, keepdim=True, mask=mask),
+    "std": lambda x, mask: torch.masked.std(x, 1, mask=mask, unbiased=True),
+    "softmax": lambda x, mask: torch.masked.softmax(x, 1, mask=mask),
+    "normalize": lambda x, mask: torch.masked.normalize(x, 2.0, 1, mask=mask),
+    "logsumexp": lambda x, mask: torch.masked.logsumexp(x, 1, mask=mask),
+    "cumsum": lambda x, mask: torch.masked.cumsum(x, 1, mask=mask),
+    "without a mask": lambda x, mask: torch.masked.sum(x, 1),
+}
+"""By name: functions of torch.masked, of a tensor and a mask."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MASKED)
+def test_functions_of_tensors_with_masks_are_one_graph(name: str, backend: str) -> None:
+    """The mask's last row lets everything through, and its first nothing."""
+    x, mask = torch.randn(3, 4), torch.tensor([[False] * 4, [True, False, True, False], [True] * 4])
+    compiled = framejit.compile(MASKED[name], backend=backend, fullgraph=True)
+    left, right = x.clone().requires_grad_(), x.clone().requires_grad_()
+    expected, found = MASKED[name](left, mask), compiled(right, mask)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    given = torch.randn_like(expected)
+    torch.testing.assert_close(torch.autograd.grad(found, right, given), torch.autograd.grad(expected, left, given), equal_nan=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_functions_of_masked_tensors_run_natively(backend: str) -> None:
+    x = torch.randn(3, 4)
+    made = masked_tensor(x, x > 0)
+    compiled = framejit.compile(lambda made: torch.masked.sum(made, 1), backend=backend)
+    expected, found = torch.masked.sum(made, 1), compiled(made)
+    assert type(found) is type(expected) and torch.equal(found, expected)
