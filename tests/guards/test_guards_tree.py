@@ -235,6 +235,56 @@ def test_tree_shares_prefixes_and_drops_duplicates() -> None:
         assert not agrees(built, {**values, key: 2})
 
 
+def test_small_subtrees_come_first_and_what_the_tree_holds_last() -> None:
+    root = Root()
+    first, second, pinned = slot(root, 0), slot(root, 1), root.child(Pinned, {"a": 1})
+    guards = [
+        Equals(pinned.child(Item, "a"), HERE, 1),
+        TypeIs(first, HERE, dict), Equals(first.child(Item, "a"), HERE, 1), Equals(first.child(Item, "b"), HERE, 2),
+        KeyAbsent(second, HERE, "c"), TypeIs(second, HERE, dict), KeyAbsent(second, HERE, "b"),
+    ]  # fmt: skip
+    built = build(guards, [], [])
+    assert [guards.index(guard) for guard in built.guards] == [5, 4, 6, 1, 2, 3, 0]
+    assert built.tree.match(({"a": 1, "b": 2}, {}), frame_function) == []
+
+
+def test_types_that_other_guards_imply_are_not_guarded() -> None:
+    fixed, changing = "text", Plain()
+    for value, kinds in (fixed, {ValueIs}), (changing, {ValueIs, TypeIs}):
+        source = slot(Root())
+        assert {type(guard) for guard in build([TypeIs(source, HERE, type(value)), ValueIs(source, HERE, value)], [], []).guards} == kinds
+    source, spec = slot(Root()), tensor_spec(torch.ones(2))
+    assert [type(guard) for guard in build([TypeIs(source, HERE, torch.Tensor), TensorMatch(source, HERE, spec)], [], []).guards] == [TensorMatch]
+
+
+def test_building_leaks_nothing_and_says_what_is_wrong() -> None:
+    class Gone:
+        pass
+
+    root, other = Root(), Root()
+    gone, member = Gone(), root.child(Pinned, Gone()).child(CAttr, "real")
+    guards: list[Guard] = [TypeIs(slot(root), HERE, dict), Equals(slot(root).child(Item, "a"), HERE, 1), Distinct(slot(root), HERE, (slot(root, 1),))]
+    wrong: list[tuple[list[Guard], list[Source], str]] = [
+        ([*guards, Length(slot(other), HERE, 1)], [], "different roots"),
+        ([*guards, ValueIs(slot(root), HERE, gone)], [], "gone already"),
+        (guards, [slot(root, 1).child(CAttr, "real")], "exact type"),
+        (guards, [member], "exact type of Gone"),
+    ]
+    del gone
+    watched = [root, slot(root), guards, *guards]
+
+    def try_all() -> list[int]:
+        build(guards, [slot(root)], [])
+        for refused, inputs, message in wrong:
+            with pytest.raises(ValueError, match=message):
+                build(refused, inputs, [])
+        gc.collect()
+        return [sys.getrefcount(thing) for thing in watched]
+
+    before = try_all()
+    assert [try_all() for _ in range(20)] == [before] * 20
+
+
 @given(st.data())
 @settings(deadline=None, max_examples=150)
 def test_random_trees_agree_with_the_reference(data: st.DataObject) -> None:
