@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from evaluator import cpythons_evaluator
+from hypothesis import HealthCheck, settings
 
 from framejit import _runtime, logs, report
 from framejit import config as framejit_config
@@ -17,6 +18,8 @@ from framejit.driver import compiled_module, retained, sharing
 from framejit.user.explanation import explanation
 
 faulthandler.enable()
+settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy one is no reason to fail
+settings.load_profile("any_machine")
 logging.getLogger("torch.__trace").disabled = True  # pytest would keep all that torch writes for its own tools, for as long as a test runs
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 LOOK_AT_LOGS = {"caplog", "capsys", "capfd", "warnings_logged"}
