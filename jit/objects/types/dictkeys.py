@@ -55,3 +55,11 @@ def to_move(order: list[Any], wanted: list[Any]) -> list[Any]:
             return wanted[number:]
         ahead = places[name]
     return []
+
+
+def pop_from_ordered(mapping: OrderedDict[Any, Any], key: Any, default: Any) -> Any:
+    """OrderedDict.pop, which leaves a key that the order doesn't have, and `del` doesn't (runs in generated code)."""
+    found = dict.get(mapping, key, default)
+    if dict.__contains__(mapping, key):
+        OrderedDict.__delitem__(mapping, key)
+    return found

@@ -23,7 +23,7 @@ from framejit.objects.core.addresses import tell_keys_apart
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
-from framejit.objects.types.dictkeys import PASSED_OVER, compares_by_identity, const_key, is_in_order, is_item, to_move
+from framejit.objects.types.dictkeys import PASSED_OVER, compares_by_identity, const_key, is_in_order, is_item, pop_from_ordered, to_move
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.loadedmodules import going_through_modules, module_found
 from framejit.objects.types.openkeys import is_open, item_at_open_key
@@ -492,7 +492,7 @@ class DictObject(Namespace):
             cg.load(self)
             cg.load(key)
             cg.load_const(None)
-            cg.call_const(family.pop, 3)
+            cg.call_const(pop_from_ordered if family is OrderedDict else family.pop, 3)
             cg.pop_top()
         self.emit_stores(cg, {name: entry for name, entry in self.stores.items() if not self.is_put_back(name, entry[1])})
         if self.plain_order is not None:

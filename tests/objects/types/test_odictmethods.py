@@ -155,3 +155,20 @@ def test_a_key_that_an_earlier_call_stored_past_the_order_stays_there():
         compiled(x + step, d)
         assert (list(d), list(dict.keys(d))) == (["a"], ["a", "n"])
         assert torch.equal(d["n"], x + step)
+
+
+def test_a_key_that_was_stored_past_the_order_before_is_deleted():
+    def program(t, d):
+        del d["b"]
+        return t + 1
+
+    def made():
+        d = OrderedDict(a=1)
+        dict.__setitem__(d, "b", 2)
+        dict.__setitem__(d, "c", 3)
+        return d
+
+    expected, found = made(), made()
+    program(torch.ones(1), expected)
+    framejit.compile(program, backend="eager", fullgraph=True)(torch.ones(1), found)
+    assert list(dict.items(found)) == list(dict.items(expected)) == [("a", 1), ("c", 3)]
