@@ -786,6 +786,45 @@ def default_factory(given):
 
 
 @kind
+def ordered_dict_by_dict(given):
+    held = collections.OrderedDict(a=2.0)
+
+    def change():
+        dict.__setitem__(held, "b", held["a"])
+        held["b"] = dict.get(held, "b") + 1.0
+        held["a"] = held["b"]
+        return held["b"]
+
+    return change, lambda: list(held.items())
+
+
+@kind
+def cache(given):
+    added = [2.0]
+    held = functools.lru_cache(lambda n: n + added[0])
+
+    def change():
+        n = held(1.0)
+        added[0] += 1.0
+        n += held(1.0)
+        held.cache_clear()
+        return n + held(1.0)
+
+    return change, lambda: held(1.0)
+
+
+@kind
+def state_of_a_partial(given):
+    held = functools.partial(max, 2.0)
+
+    def change():
+        held.__setstate__((max, (held(0.0) + 1.0,), {}, None))
+        return held(0.0)
+
+    return change, lambda: held.args
+
+
+@kind
 def set_pop(given):
     held = {2.0, 3.0, 5.0}
     return held.pop, lambda: sorted(held)

@@ -86,6 +86,8 @@ def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[
     if changes_it and kind_of_class(args[0].cls).is_disguised and args[0].source is not None:  # in the graph it is another tensor, of a plain class
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(args[0].cls)}, of which {operation.target}() changes a tensor from outside"))
     if operation.swapped:
+        if issubclass(vm.observe(args[1]).cls, torch.Tensor):  # `y.__rtruediv__(x)` is `y.reciprocal() * x`, which rounds otherwise than `x / y`
+            return vm.graph.call("call_method", operation.name, args, kwargs)
         args = args[::-1]
     elif operation.further:
         args = [*args, *[vm.const(value) for value in operation.further]]

@@ -77,7 +77,7 @@ def factory_of(vm: VM, self: DictObject) -> Object:
     if factory is None:
         assert self.source is not None
         factory = vm.wrap(self.value.default_factory, self.source.child(CAttr, "default_factory"))
-        vm.trail.set(self, "factory", factory)
+        vm.trail.fill(self, "factory", factory)
     return factory
 
 

@@ -122,3 +122,12 @@ def test_torchs_own_function_that_is_replaced(holder: Any, name: str, call: Call
     for count in (1, 2):
         assert torch.equal(compiled(x), expected)
         assert len(ran) == count
+
+
+@pytest.mark.only_eager("AOTAutograd's graphs round otherwise in the last bit")
+@pytest.mark.parametrize("name", ["__rtruediv__", "__rdiv__", "__rsub__", "__rpow__", "__rmod__", "__rfloordiv__", "__rmatmul__"])
+def test_reflected_methods_called_with_two_tensors(name: str) -> None:
+    """To the last bit: `x.__rdiv__(y)` is computed as `x.reciprocal() * y`, and not as `y / x`."""
+    x, y = torch.rand(64, 64) + 0.5, torch.rand(64, 64)
+    program = getattr(torch.Tensor, name)
+    assert torch.equal(framejit.compile(lambda x, y: program(x, y), backend="eager", fullgraph=True)(x, y), program(x, y))
