@@ -46,6 +46,14 @@ class TypingAlias(AliasObject):
 
 
 ANNOTATED = type(typing.Annotated[int, 0])
+SUBSCRIBED = getattr(typing, "_generic_class_getitem", None)
+"""The function in Python that a Generic written in C calls."""
+if SUBSCRIBED is not None:
+
+    @models(vars(typing.Generic)["__class_getitem__"])
+    def subscribed(vm: VM, cls: Object, *parameters: Object) -> Object:
+        return abstract.call(vm, vm.pin(SUBSCRIBED), [cls, *parameters], {})
+
 
 
 @models(
