@@ -32,14 +32,13 @@ from framejit.graph.metadata import USER_PLACES
 from framejit.process.when_needed import when_needed
 
 if TYPE_CHECKING:
-    from framejit.backends import in_contexts, view_geometry
-    from framejit.backends.regions import pieced, regions
     from framejit.backends.regions.pieces import Piece
-else:  # the backend eager needs none of them
-    in_contexts = when_needed("framejit.backends.in_contexts")
-    view_geometry = when_needed("framejit.backends.view_geometry")
-    pieced = when_needed("framejit.backends.regions.pieced")
-    regions = when_needed("framejit.backends.regions.regions")
+
+# The backend eager needs none of these.
+in_contexts = when_needed("framejit.backends.in_contexts")
+view_geometry = when_needed("framejit.backends.view_geometry")
+pieced = when_needed("framejit.backends.regions.pieced")
+regions = when_needed("framejit.backends.regions.regions")
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:

@@ -49,6 +49,7 @@ def take_out_inference_mode(graph: fx.Graph) -> bool:
 
 
 def compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool, list[BackendGuard]]:
+    """The callable that the backend makes of a graph, whether it takes its inputs as one list, and the guards that it asks for."""
     backend = request.backend
     frozen: Frozen | None = None
     floats = take_out(request)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, library, logs
 from framejit._runtime import CompiledFunction, Entry
@@ -47,12 +47,8 @@ from framejit.tracing.is_compiling import AnswerWithheld, Withheld
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
 from framejit.tracing.tracer import Tracer
 
-if TYPE_CHECKING:
-    from framejit.compiler import broken
-    from framejit.guards import explain
-else:
-    broken = when_needed("framejit.compiler.broken")
-    explain = when_needed("framejit.guards.explain")
+broken = when_needed("framejit.compiler.broken")
+explain = when_needed("framejit.guards.explain")
 
 _frames = itertools.count()
 

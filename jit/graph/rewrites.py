@@ -28,6 +28,16 @@ def rewrites(*targets: Any) -> Callable[[Rewrite], Rewrite]:
     return register
 
 
+def replaces(target: Any, function: Callable[..., Any]) -> None:
+    """Register a function that nodes call in place of `target`, with the same arguments."""
+
+    def rewrite(node: fx.Node) -> None:
+        node.target = function
+
+    assert target not in REWRITES, target
+    REWRITES[target] = rewrite
+
+
 def rewrite_where_differentiated(nodes: Iterable[fx.Node]) -> None:
     """Replace targets in a graph that contains its backward pass."""
     for node in nodes:

@@ -9,7 +9,10 @@ from torch.masked import _ops, is_masked_tensor
 
 
 def combine(function: Callable[..., Any], op: Any, input: Any, mask: Any, *args: Any) -> Any:
-    """torch.masked._ops._combine_input_and_mask: the input, with the number in masked places that doesn't matter to an operation. `function`: the real one."""
+    """torch.masked._ops._combine_input_and_mask: the input, with the neutral element of the operation, such as 0 for a sum, in masked places.
+
+    `function`: the real one.
+    """
     if is_masked_tensor(input) or (mask is not None and not callable(op)):
         return function(op, input, mask, *args)
     if mask is None:

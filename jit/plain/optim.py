@@ -46,16 +46,16 @@ def one_group(key: Any, lists: list[list[Any]], with_indices: bool = False) -> d
     return {key: ([list(items) for items in lists], list(range(len(lists[0]))) if with_indices else [])}
 
 
-def decides(setting: Any) -> tuple[Any]:
+def if_compared_with_zero(setting: Any) -> tuple[Any]:
     """The comparisons that must hold for a symbolic setting of an optimizer that its arithmetic compares with 0."""
     return (setting > 0,)
 
 
-def averages(setting: Any) -> tuple[Any, Any]:
+def if_complement_is_a_weight(setting: Any) -> tuple[Any, Any]:
     """The comparisons that must hold for a symbolic setting x, if torch.lerp gets 1 - x as a weight, which Inductor compares with 0.5 and -0.5."""
     return 1 - setting < 0.5, 1 - setting > -0.5
 
 
-def averages_twice(setting: Any) -> tuple[Any, Any, Any]:
+def if_both_are_weights(setting: Any) -> tuple[Any, Any, Any]:
     """The comparisons that must hold for a symbolic setting x, if torch.lerp gets both x and 1 - x as weights, which Inductor compares with 0.5 and -0.5."""
     return 1 - setting < 0.5, 1 - setting > -0.5, setting >= 0.5

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from framejit import breaks
 from framejit.bytecode.abort import has_handler
@@ -68,10 +68,7 @@ from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartFor
 from framejit.tracing.watches import Watches
 from framejit.trail import Trail
 
-if TYPE_CHECKING:
-    from framejit.tracing import branches
-else:
-    branches = when_needed("framejit.tracing.branches")
+branches = when_needed("framejit.tracing.branches")
 
 T = TypeVar("T")
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -558,7 +555,8 @@ class Tracer:
 
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """The result of `run`, and the values from outside that it has observed, even if not for the first time."""
-        looked_at, observe, around = list[Object](), self.observe, vars(self).get("observe")
+        looked_at: list[Object] = []
+        observe, around = self.observe, vars(self).get("observe")
 
         def noted(obj: Object) -> Object:
             if obj.source is not None:

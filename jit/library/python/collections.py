@@ -15,7 +15,7 @@ from framejit.plain import collections as plain
 
 @models(collections._tuplegetter)  # type: ignore[attr-defined]
 def field_getter(vm: VM, index: Object, doc: Object, /) -> Object:
-    """What namedtuple() makes for each field of a class. Each class has getters of its own, whose texts can be set."""
+    """Make the descriptor of a field for a class that `namedtuple()` makes in the trace. No two classes share one, since its docstring can be set."""
     real = collections._tuplegetter(vm.observe(index).constant(vm), vm.observe(doc).constant(vm))  # type: ignore[attr-defined]
     return MadeFieldGetter(FieldGetter, None, real)
 

@@ -134,5 +134,3 @@ def made(vm: VM, cache: Object) -> MadeCache:
 @models(CACHE.__copy__, CACHE.__deepcopy__)
 def itself(vm: VM, self: Object, memo: Object | None = None) -> Object:
     return self
-
-

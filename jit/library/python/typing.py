@@ -55,7 +55,6 @@ if SUBSCRIBED is not None:
         return abstract.call(vm, vm.pin(SUBSCRIBED), [cls, *parameters], {})
 
 
-
 @models(
     typing._SpecialForm.__getitem__,
     typing._GenericAlias.__getitem__,  # type: ignore[attr-defined]

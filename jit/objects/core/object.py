@@ -351,7 +351,7 @@ class Object:
         return []
 
     def held_values(self) -> Iterator[tuple[Path, Object]]:
-        """The values that this value, made by the trace, holds, each after the steps by which guards of a resume function reach it: its attributes."""
+        """The values that this value, made by the trace, holds, each after its path from here in guards of a resume function. By default, its attributes."""
         return iter(()) if self.attrs is None else ((((InstanceDict, None), *path), part) for path, part in self.attrs.held_values())
 
     def __repr__(self) -> str:

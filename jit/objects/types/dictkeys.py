@@ -9,7 +9,7 @@ from framejit.objects.core.object import VM, Object
 from framejit.objects.types.constobject import ConstObject, is_plain
 
 PASSED_OVER = "going through an OrderedDict whose order was passed over by methods of dict"
-"""What a program does that needs that order; for reports."""
+"""The operation that graph-break reports name where the order of an OrderedDict lacks some of its keys."""
 
 
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
@@ -46,7 +46,7 @@ def const_key(vm: VM, key: Any) -> Object:
 def to_move(order: list[Any], wanted: list[Any]) -> list[Any]:
     """Return the keys to move to the end, one after the other, which bring an OrderedDict from one order of its keys into another.
 
-    They are all from the first one on that doesn't come behind the one before it.
+    They are the wanted keys from the first on that comes before its predecessor in the present order.
     """
     places = {name: place for place, name in enumerate(order)}
     ahead = -1

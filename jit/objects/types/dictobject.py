@@ -259,10 +259,8 @@ class DictObject(Namespace):
         """Set the value of any hashable key with dict's own store, which passes over the order that an OrderedDict keeps."""
         key = vm.observe(key)
         name = self.hash_key_of(vm, key)
-        if self.family is OrderedDict and name not in self.past:
-            is_new = self.lookup(vm, name) is None if self.source is None else name not in self.stores
-            if is_new:
-                vm.trail.set(self, "past", self.past | {name})
+        if self.family is OrderedDict and name not in (self.entries if self.source is None else self.stores):
+            vm.trail.set(self, "past", self.past | {name})
         self._store(vm, name, key, value)
 
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
@@ -287,6 +285,7 @@ class DictObject(Namespace):
             vm.effects.mutated(self)
 
     def _store(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
+        """Set the value of a key, whatever its place in an order."""
         if self.has_addresses or (type(hash_key) is not str and not is_plain(hash_key)):
             self.lookup(vm, hash_key)  # which opens a dict from outside
         if type(hash_key) is AddressKey and not self.has_addresses:
@@ -453,7 +452,8 @@ class DictObject(Namespace):
         self.emit_factory(cg)
         entries = self.in_plain_order()
         self.emit_stores(cg, entries)
-        self.emit_moves(cg, list(entries))
+        if self.plain_order is not None:
+            self.emit_moves(cg, list(entries))
         fill_attrs(cg, self)
 
     def emit_stores(self, cg: Codegen, entries: dict[Any, Entry]) -> None:
@@ -473,6 +473,7 @@ class DictObject(Namespace):
             cg.pop_top()
 
     def emit_factory(self, cg: Codegen) -> None:
+        """Set `default_factory`, unless it is the one that a dict from outside has."""
         if self.factory is None or (self.source is not None and settle(self.factory).source is self.source.child(CAttr, "default_factory")):
             return
         cg.load_const(defaultdict.__dict__["default_factory"])
@@ -500,9 +501,7 @@ class DictObject(Namespace):
             self.emit_moves(cg, list(dict.fromkeys([*there, *self.stores])))
 
     def emit_moves(self, cg: Codegen, order: list[Any]) -> None:
-        """Bring an OrderedDict that has its keys in this order into the order of `entries`, if that was changed."""
-        if self.plain_order is None:
-            return
+        """Bring an OrderedDict that has its keys in this order into the order of `entries`."""
         for name in to_move(order, [name for name in self.entries if name not in self.past]):
             cg.load(self)
             cg.load(self.entries[name][0])

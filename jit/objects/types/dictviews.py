@@ -26,6 +26,7 @@ VIEW_TYPES: dict[tuple[type, str], Any] = {
     (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
 }
 
+
 class DictView(Object):
     """dict_keys, dict_values or dict_items of a dict. `storage`: OrderedDict if it is a view of that, which goes by its order, or else dict."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import fx
 
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
-from framejit.graph.rewrites import rewrites
+from framejit.graph.rewrites import replaces
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
 from framejit.objects.tensors.torchcall import enter
@@ -38,15 +37,9 @@ def corrcoef(input: torch.Tensor) -> torch.Tensor:
     return torch.complex(found.real.clip(-1, 1), found.imag.clip(-1, 1)) if found.is_complex() else found.clip(-1, 1)
 
 
-OURS = {COV: cov, CORRCOEF: corrcoef}
-stand_in(COV, cov)
-stand_in(CORRCOEF, corrcoef)
-
-
-@rewrites(*OURS)
-def put_ours(node: fx.Node) -> None:
-    """Put the version without a look at data in the place of torch's."""
-    node.target = OURS[node.target]
+for _torchs, _ours in ((COV, cov), (CORRCOEF, corrcoef)):
+    stand_in(_torchs, _ours)
+    replaces(_torchs, _ours)
 
 
 @models(torch.Tensor.cov)

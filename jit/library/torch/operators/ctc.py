@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
 from torch.nn._reduction import get_enum
 
 from framejit.graph.on_fakes import stand_in
-from framejit.graph.rewrites import rewrites
+from framejit.graph.rewrites import replaces
 from framejit.torch_state.own_operators import declare_operator
 
 LOSS = torch.ctc_loss
@@ -137,10 +136,5 @@ def function_of_ours(
     return loss_of_ours(log_probs, targets, input_lengths, target_lengths, blank, get_enum(reduction), *rest, **named)
 
 
-OURS = {LOSS: loss_of_ours, FUNCTION: function_of_ours}
-
-
-@rewrites(*OURS)
-def put_ours(node: fx.Node) -> None:
-    """Put the call of our operator in the place of torch's."""
-    node.target = OURS[node.target]
+replaces(LOSS, loss_of_ours)
+replaces(FUNCTION, function_of_ours)

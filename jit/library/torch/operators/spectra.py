@@ -1,16 +1,15 @@
-"""torch.istft: on fakes, where torch's own code looks at the data of the window, and under AOTAutograd, which leaves out what it looks for."""
+"""torch.istft: on fakes, where its version in C++ looks at the window's data, and under AOTAutograd, which takes the version in Python, without that check."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
-from framejit.graph.rewrites import rewrites
+from framejit.graph.rewrites import replaces
 from framejit.objects.core.object import Object
 from framejit.objects.core.registry import models
 from framejit.objects.tensors.torchcall import enter
@@ -37,7 +36,8 @@ stand_in(torch.istft, istft_on_fakes)
 
 @declare_operator("checked_window(Tensor window, int n_fft, int hop_length, SymInt frames, bool center, SymInt? length) -> Tensor")
 def checked_window(window: torch.Tensor, n_fft: int, hop_length: int, frames: int, center: bool, length: int | None) -> torch.Tensor:
-    """A copy of a window of `n_fft` elements. Raises torch's error if, anywhere in the signal, no window lets through what was there."""
+    """A copy of a window of `n_fft` elements. Raises RuntimeError, as torch.istft does, if the sum of the squares of the overlapping windows, by which the
+    signal is divided, is nearly 0 somewhere."""
     squares = window.pow(2).expand(1, frames, n_fft)
     total = torch.ops.aten.unfold_backward(squares, (1, n_fft + hop_length * (frames - 1)), 1, n_fft, hop_length)
     start = n_fft // 2 if center else 0
@@ -62,7 +62,7 @@ def differentiate_window(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
 
 
 def checked_istft(
-    spectrum: torch.Tensor,
+    input: torch.Tensor,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
@@ -76,16 +76,11 @@ def checked_istft(
     """torch.istft, whose version in Python divides by whatever the overlapping windows give, with the check that its version in C++ makes."""
     hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
     if window is None:
-        window = torch.ones(width, dtype=spectrum.real.dtype, device=spectrum.device)
+        window = torch.ones(width, dtype=input.real.dtype, device=input.device)
     left = (n_fft - width) // 2
     window = torch.nn.functional.pad(window, (left, n_fft - width - left))
-    window = checked_window(window, n_fft, hop, spectrum.shape[-1], center, length)
-    return torch.istft(spectrum, n_fft, hop, n_fft, window, center, normalized, onesided, length, return_complex)
+    window = checked_window(window, n_fft, hop, input.shape[-1], center, length)
+    return torch.istft(input, n_fft, hop, n_fft, window, center, normalized, onesided, length, return_complex)
 
 
-@rewrites(torch.istft)
-def check_window(node: fx.Node) -> None:
-    """Put the checked version in the place of torch's."""
-    node.target = checked_istft
-    if "input" in node.kwargs:
-        node.args, node.kwargs = (node.kwargs["input"],), {name: value for name, value in node.kwargs.items() if name != "input"}
+replaces(torch.istft, checked_istft)

@@ -34,9 +34,12 @@ MODULES = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rm
 """Modules of torch.optim with a function of the same name, which does the arithmetic of a step."""
 BY_TENSORS: dict[str, Callable[..., None]] = {"radam": optimizer_steps.radam, "asgd": optimizer_steps.asgd, "adafactor": optimizer_steps.adafactor}
 """The functions that AOTAutograd traces in place of those that read data, by their names."""
-CONDITIONS = {"weight_decay": app.decides, "momentum": app.decides, "beta1": app.averages, "alpha": app.averages}
+CONDITIONS = {
+    **dict.fromkeys(("weight_decay", "momentum"), app.if_compared_with_zero),
+    **dict.fromkeys(("beta1", "alpha"), app.if_complement_is_a_weight),
+}
 """For settings that the arithmetic, or Inductor's version of it, compares: the comparisons that must hold if one is to be a symbol of the graph."""
-CONDITIONS_OF = {"muon": {**CONDITIONS, "momentum": app.averages_twice}}
+CONDITIONS_OF = {"muon": {**CONDITIONS, "momentum": app.if_both_are_weights}}
 """By the names of functions whose arithmetic uses a setting in another way: the conditions on their settings."""
 
 MADE = "momentum_buffer_list"
