@@ -37,6 +37,7 @@ def drawn(most: int, count: int) -> torch.Tensor:
 @pytest.mark.parametrize("function", [confusion, degrees, total])
 def test_counts_are_as_long_as_the_program_says(function: Callable[..., torch.Tensor], backend: str) -> None:
     torch.manual_seed(0)
+    framejit.reset()
     f = framejit.compile(function, backend=backend, fullgraph=True)
     for count in (20, 20, 33, 7):
         p, t = drawn(3, count), drawn(3, count)
