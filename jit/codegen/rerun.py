@@ -18,6 +18,7 @@ from framejit._runtime import set_thread_disabled
 from framejit.bytecode import abort
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS
 from framejit.errors import CHECK_FAILED, FramejitError
+from framejit.process import exceptional
 
 
 def run_uncompiled(errors: list[BaseException], function: FunctionType, *slots: Any) -> Any:
@@ -31,6 +32,7 @@ def run_uncompiled(errors: list[BaseException], function: FunctionType, *slots: 
         target = function if isinstance(error, Exception) else abort.raising(function, error)
         if target is None or ours:
             raise error
+        exceptional.count(error)
         logs.info("graph_breaks", f"{function.__qualname__} runs uncompiled this time: its graph raised {type(error).__name__}: {error}")
     finally:
         del error  # whose traceback leads to this frame
@@ -44,8 +46,11 @@ def run_uncompiled(errors: list[BaseException], function: FunctionType, *slots: 
 
 def run_where_check_failed(errors: list[BaseException], function: FunctionType, *slots: Any) -> Any:
     """Call `run_uncompiled` if a check of the program has failed in the graph. Any other error of the graph is raised unchanged."""
-    if not (type(errors[0]) is RuntimeError and CHECK_FAILED in errors[0].args):
+    error = errors[0]
+    if not (type(error) is RuntimeError and error.args and str(error.args[0]).startswith(CHECK_FAILED)):
+        del error
         raise errors.pop()
+    del error
     return run_uncompiled(errors, function, *slots)
 
 

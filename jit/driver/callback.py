@@ -31,7 +31,7 @@ from framejit.errors import FramejitError, InternalError, ResumeError, Unsupport
 from framejit.guards.dynamic import FIXED, Dimensions, Dynamic, Size
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, Call, Path
-from framejit.process import interrupts
+from framejit.process import exceptional, interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
 from framejit.process.underway import NotBeside
 from framejit.process.when_needed import when_needed
@@ -581,6 +581,7 @@ def reset() -> None:
         compiled.compile_callback.forget()
     profile.forget()
     logs.forget()
+    exceptional.forget()
     proper = loader.loaded()
     if proper is not None:
         proper.forget()

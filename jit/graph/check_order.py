@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from types import BuiltinFunctionType
 
 import torch
 from torch import fx
@@ -15,6 +16,7 @@ from torch import fx
 from framejit.graph.demands import Demands
 from framejit.graph.fake import is_of_others, storages
 from framejit.graph.inner import nodes_within
+from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
@@ -64,6 +66,8 @@ def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
         return False
     if is_of_others(node.target) and storages(fake for _, fake in arguments_of(node)) & outside:
         return False
+    if isinstance(node.target, BuiltinFunctionType) and node.target.__name__.startswith(("_foreach_", "_amp_foreach_")):  # which return None
+        return CHANGES in node.meta and not storages(used.meta["example_value"] for used in node.meta[CHANGES]) & outside
     changed = node.args[0] if node.target is operator.setitem else node
     fake = changed.meta["example_value"] if isinstance(changed, fx.Node) else None
     return isinstance(fake, torch.Tensor) and not storages([fake]) & outside

@@ -301,9 +301,9 @@ class Unbacked:
         """Return whether the graph can contain a check here that may fail."""
         return self.may_begin() and not self._state.is_inner() and not self._state.has_changed_outside()
 
-    def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
+    def checks(self, condition: UnbackedNumber, is_sure: bool = False, message: str = CHECK_FAILED) -> bool:
         """Make the graph check a condition, so that the trace may depend on it. Returns False if the check can't be in the graph. If the check fails, the call
-        runs uncompiled, so the graph's own error isn't seen. `is_sure`: the condition always holds.
+        runs uncompiled, so the graph's own error, which has the message, isn't seen. `is_sure`: the condition always holds.
         """
         vm = self._state.vm
         condition = sharper(vm, condition)
@@ -315,10 +315,10 @@ class Unbacked:
         self._state.fakes.changes_with_undoing()
         try:
             with self._state.fakes.running():
-                ASSERT(node.meta["example_value"], CHECK_FAILED)
+                ASSERT(node.meta["example_value"], message)
         except Exception as error:
             vm.unsupported(meaning_of(error, "torch._check"))
-        made = self._state.effect_node(ASSERT, (node, CHECK_FAILED))
+        made = self._state.effect_node(ASSERT, (node, message))
         if is_sure:
             return True
         self.checked[made] = place, self.why(condition)

@@ -87,6 +87,21 @@ COMPUTE_MASKS = unstated(
     "logical_or logical_xor bitwise_not bitwise_and bitwise_or isnan isinf isfinite isin getitem __getitem__ select narrow to bool long int view reshape "
     "flatten squeeze unsqueeze contiguous expand expand_as transpose",
 )
+TELL_FINITE_NUMBERS = unstated(
+    "They tell for each element whether it is a finite number.",
+    why="A schema says nothing of what an operator computes.",
+    names="isfinite isnan isinf",
+)
+MARK_INFINITE_NUMBERS = unstated(
+    "They write to a tensor of zeros if they find a number that isn't finite.",
+    why="A schema says nothing of what an operator computes.",
+    names="_amp_foreach_non_finite_check_and_unscale_",
+)
+SUM_UP_MASKS = unstated(
+    "Of a mask they compute a number, or a mask with fewer elements.",
+    why="A schema says nothing of what an operator computes.",
+    names="any all sum count_nonzero max min amax amin mean item float int detach clone full",
+)
 SELECT_BY_MASK = unstated(
     "They read or write the elements of a tensor that the second argument selects, and don't change or return that argument.",
     why="A schema doesn't say which argument selects.",

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import CodeType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import torch
 from torch import fx
@@ -22,6 +22,7 @@ from framejit import breaks
 from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.meeting import can_reach, comes_back, meeting
 from framejit.ceval.frame import Frame, FrameSnapshot
+from framejit.ceval.handlers import is_caught
 from framejit.ceval.loop import run_until
 from framejit.ceval.machine import Machine
 from framejit.ceval.signals import LeftElsewhere, Return
@@ -51,10 +52,12 @@ from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
 from framejit.torch_state.symbols import need_data
+from framejit.tracing import exceptional_ways
 from framejit.tracing.empty_ways import EmptyWay, Rows, may_change, operator_name
 from framejit.tracing.stops import Ahead, GraphBreak, Restart
 from framejit.tracing.trace import Trace
 
+T = TypeVar("T")
 Reason = breaks.DataDependent | breaks.UnknownNumber
 MOST_NESTED = 8
 """The most branches inside one another of which both ways are traced: a loop that the data ends is such a nest."""
@@ -81,32 +84,47 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
         reason, stop = found, stopped.with_traceback(None)  # which would lead back to this frame
     vm.trail.undo_to(mark)
     place, jumps_back, has_symbols = vm.place(), vm.jumps_back, vm.graph.fakes.shape_env is not None
+    branch = Branch(vm, frame, snapshot, vm.observe(condition), place, reason)
+
+    def rewind() -> None:
+        vm.trail.undo_to(mark)
+        frame.restore(snapshot)
+        frame.mark, vm.jumps_back = mark, jumps_back
+        vm.graph.unbacked.forget_pending()
+
+    chosen = attempt(lambda: branch.join(if_true, if_false))
+    if isinstance(chosen, int):
+        return chosen
+    rewind()
+    if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
+        return choose_way(vm, frame, condition, if_true, if_false)
+    expected = branch.expected_truth(if_true, if_false, rewind)
+    if expected is not None and exceptional_ways.check(vm, condition, expected):
+        return if_true if expected else if_false
     try:
-        return Branch(vm, frame, snapshot, vm.observe(condition), place, reason).join(if_true, if_false)
+        raise GraphBreak(replace(reason, ways=chosen), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
+    finally:
+        del stop
+
+
+def attempt(run: Callable[[], T]) -> T | str:
+    """What `run` returns, which traces ways of a branch; or why they can't be in the graph."""
+    try:
+        return run()
     except GraphBreak as stopped:
-        why = getattr(stopped.reason, "ways", "") or stopped.reason.text()
+        return getattr(stopped.reason, "ways", "") or stopped.reason.text()
     except Raise:
-        why = "one of them raises"
+        return "one of them raises"
     except LeftElsewhere:
-        why = "one of them leaves the function"
+        return "one of them leaves the function"
     except Restart as restart:
         if not isinstance(restart.reason, (breaks.TooLong, breaks.TooDeep)):
             raise
-        why = restart.reason.text()
+        return restart.reason.text()
     except Ahead:
-        why = "one of them must run something while it is traced"
+        return "one of them must run something while it is traced"
     except (NotConstant, *need_data()):  # type: ignore[misc]
-        why = "one of them needs a value that depends on data"
-    vm.trail.undo_to(mark)
-    frame.restore(snapshot)
-    frame.mark, vm.jumps_back = mark, jumps_back
-    vm.graph.unbacked.forget_pending()
-    if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
-        return choose_way(vm, frame, condition, if_true, if_false)
-    try:
-        raise GraphBreak(replace(reason, ways=why), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
-    finally:
-        del stop
+        return "one of them needs a value that depends on data"
 
 
 def reason_of(vm: TracedMachine, condition: Object, stopped: GraphBreak | Restart) -> Reason | None:
@@ -147,6 +165,9 @@ class Branch:
         self.functions = Functions(vm, "the branch", copy=torch.clone if vm.graph.is_one_autograd_node else itself)
         self.tensor: TensorObject | None = None
         """The condition as a tensor of one bool, once that is known and if it is one."""
+        self.run_ways: set[int] = set()
+        self.leaving: set[int] = set()
+        """The instructions at which the ways begin that have been traced, and of which the trace has found that they do what compiled code can't."""
 
     def stop(self, why: str) -> NoReturn:
         """Give up: the trace breaks at the branch."""
@@ -247,7 +268,7 @@ class Branch:
         if seen is not None:
             seen.any = False
         vm.trail.set(vm, "ways", vm.ways + 1)
-        returned = trace_inside(vm, lambda: run_until(vm, frame, target, end), used, self.stop, takes_floats=False, takes_numbers=True, takes_sizes=True)
+        returned = trace_inside(vm, lambda: self.run(target, end), used, self.stop, takes_floats=False, takes_numbers=True, takes_sizes=True)
         vm.trail.set(vm, "ways", vm.ways - 1)
         body = graph.body
         if vm.directives != directives:
@@ -267,6 +288,43 @@ class Branch:
         vm.trail.set(graph, "body", body.outer)
         frame.restore(self.before)
         return way
+
+    def run(self, target: int, end: int | None) -> Object | None:
+        """Run one way. Notes if it does what compiled code can't."""
+        vm, warnings = self.vm, exceptional_ways.warnings_given(self.vm)
+        self.run_ways.add(target)
+        try:
+            found = run_until(vm, self.frame, target, end)
+        except Raise:
+            if not is_caught(self.frame):
+                self.leaving.add(target)
+            raise
+        except GraphBreak as stopped:
+            if isinstance(stopped.reason, exceptional_ways.LEAVE_COMPILED_CODE):
+                self.leaving.add(target)
+            raise
+        if exceptional_ways.warnings_given(vm) > warnings:
+            self.leaving.add(target)
+        return found
+
+    def expected_truth(self, if_true: int, if_false: int, rewind: Callable[[], None]) -> bool | None:
+        """The truth of the condition in all but exceptional calls, after the ways couldn't be joined; None if neither way is exceptional.
+
+        Where the ways don't meet after the branch, since one returns or begins the next iteration, only the one that comes first in the code is the body of an
+        `if`. The other is everything that follows. `rewind`: goes back to the branch.
+        """
+        frame = self.frame
+        found = exceptional_ways.truth_if_finite(self.vm, self.condition)
+        if found is not None or not self.run_ways:
+            return found
+        end = meeting(frame.decoded, if_true, if_false)
+        meet_ahead = end is not None and end > frame.pc
+        if not meet_ahead:
+            return if_true not in self.leaving if frame.pc + 1 in self.leaving else None
+        for target in {if_true, if_false} - self.run_ways - {end}:
+            attempt(lambda target=target: self.traced(target, end, 0))  # type: ignore[misc]
+            rewind()
+        return if_true not in self.leaving if len(self.leaving) == 1 else None
 
     def reason_if_recorded(self, body: Body) -> str:
         """Return why a torch.cond can't run a way: it writes to a tensor from around it, or uses sizes that depend on data, and autograd may record its

@@ -118,7 +118,8 @@ def compile(
         regions: compile parts of a graph that repeat, such as the layers of a model, once. None: where it pays, with backends of torch that compile. True:
             wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends.
         branches: what becomes of a branch on the data of a tensor (`if x.sum() > 0:`). None: if both ways only compute tensors, and give tensors that look
-            alike, both are in the graph, which decides. "break": the call is split at the branch, as it is where they do more.
+            alike, both are in the graph, which decides. If one way is exceptional (only numbers that aren't finite lead there, or it prints, logs or raises),
+            the graph has the other, and calls that go this way run uncompiled. "break": the call is split at the branch, as it is where the ways do more.
 
     Raises:
         BadArgument: the target is not callable; it is a generator or coroutine function, and `fullgraph` is set; an option has a wrong type; `shapes` names no

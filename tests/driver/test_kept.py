@@ -649,6 +649,35 @@ def test_kept_graphs_import_what_their_operators_need(tmp_path: pathlib.Path) ->
     assert [run(IMPORTED_IN_C, **variables).split()[-1] for _ in range(2)] == ["1", "0"]
 
 
+EXCEPTIONAL = """
+    import sys
+    import torch
+    import framejit
+    from framejit.driver import kept
+    from framejit.process.exceptional import LIMIT
+
+    def step(x):
+        y = x.sin()
+        if y.sum() > 100:
+            print("large")
+        return y * 2
+
+    kept.LEAST_SECONDS = 0
+    fast = framejit.compile(step, backend="eager")
+    fast(-torch.ones(300))
+    before = framejit.statistics()["frames"]
+    for _ in range(LIMIT):
+        fast(torch.ones(300))
+    fast(-torch.ones(300))
+    print(before, framejit.statistics()["graph_breaks"])
+"""
+
+
+def test_exceptional_ways_of_kept_entries_are_counted(tmp_path: pathlib.Path) -> None:
+    variables = {"FRAMEJIT_CACHE": "1", "FRAMEJIT_CACHE_DIR": str(tmp_path), "FRAMEJIT_CHECK": ""}
+    assert [run(EXCEPTIONAL, **variables).split("\n")[-2:] for _ in range(2)] == [["1 1", ""], ["0 1", ""]]
+
+
 OF_THE_PROCESS = """
     import copy
     import enum

@@ -24,6 +24,8 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.naming import callable_name
 from framejit.objects.core.object import VM, IdentityConstant, Object, fold
 from framejit.objects.core.registry import app, call_model, model_of, models, pure, unsupported, wraps
+from framejit.objects.numbers.unbackednumber import UnbackedNumber, as_tensor
+from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.constobject import ConstObject
 from framejit.plain import numpy as plain
@@ -34,6 +36,9 @@ ON_SCALARS = (
     "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
 )  # fmt: skip
 """Functions that return one scalar for scalars, or for short lists of them, and have no side effects."""
+
+ASK_OF_FLOATS = (numpy.isnan, numpy.isinf, numpy.isfinite)
+"""Functions that the graph computes for a Python float that depends on data, since torch gives the same answers."""
 
 MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_indices", "tril_indices", "diag_indices", "vander", "interp", "polyval", "ix_")
 """Functions that make arrays from constants, and have no side effects."""
@@ -92,6 +97,8 @@ class NumpyFunction(ConstObject):
             return call_model(vm, model, real, args, kwargs)
         if any(has_tensor(vm, arg) for arg in args):
             return of_tensors(vm, name, real, args, kwargs)
+        if real in ASK_OF_FLOATS:
+            args = [scalar_of(vm, arg) for arg in args]
         if any(has_array(vm, arg) for arg in (*args, *kwargs.values())):
             if isinstance(real, numpy.ufunc):
                 return call_ufunc(vm, real, args, kwargs)
@@ -105,6 +112,13 @@ class NumpyFunction(ConstObject):
         if not isinstance(real, numpy.ufunc) and known is None and ((name not in ON_SCALARS and name not in MAKERS) or getattr(numpy, name, None) is not real):
             vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
         return on_constants(vm, name, real, args, kwargs)
+
+
+def scalar_of(vm: VM, arg: Object) -> Object:
+    """A Python float that depends on data as the scalar that NumPy makes of it. Another argument stays as it is."""
+    number = vm.observe(arg)
+    tensor = as_tensor(vm, number) if isinstance(number, UnbackedNumber) and number.cls is float else None
+    return ArrayObject(numpy.float64, tensor) if isinstance(tensor, TensorObject) else arg
 
 
 # Until NumPy 1.24 the functions that go through the dispatcher are plain Python functions.

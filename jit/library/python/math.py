@@ -31,12 +31,18 @@ def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
     return total
 
 
+def number_of(vm: VM, x: Object) -> Object:
+    """An argument as a function gets it: for a tensor, the number that float() gives."""
+    x = vm.observe(x)
+    return vm.observe(abstract.call(vm, vm.const(float), [x])) if isinstance(x, TensorObject) else x
+
+
 def of_one_number(name: str) -> None:
     """Register a function whose result can be computed later if its argument isn't known."""
     function = getattr(math, name)
 
     def model(vm: VM, x: Object, *others: Object) -> Object:
-        x = vm.observe(x)
+        x = number_of(vm, x)
         x = plain_number(vm, x) or x
         symbolic = None if others else converted(vm, f"math.{name}", x) or checked(vm, f"math.{name}", [x], float)
         return symbolic or fold(vm, function, x.as_real(vm), *[other.as_real(vm) for other in others])
@@ -53,7 +59,7 @@ def question(name: str) -> None:
     function = getattr(math, name)
 
     def model(vm: VM, x: Object) -> Object:
-        x = vm.observe(x)
+        x = number_of(vm, x)
         if isinstance(x, UnbackedNumber) and x.cls is float:
             tensor = as_tensor(vm, x)
             if isinstance(tensor, TensorObject):

@@ -12,6 +12,7 @@ import numpy
 import torch
 
 from framejit import breaks
+from framejit.errors import CHECK_FAILED
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor, tensor_of
@@ -114,12 +115,12 @@ class ArrayObject(Object):
     def truth(self, vm: VM) -> bool:
         return bool(self.number(vm, "__bool__").constant(vm))
 
-    def check_truth(self, vm: VM, expected: bool) -> bool:
+    def check_truth(self, vm: VM, expected: bool, message: str = CHECK_FAILED) -> bool:
         tensor = self.tensor(vm)
         if self.assumed is not None or any(size != 1 for size in tensor.look(vm).shape):
             return False
         number = number_out_of(vm, tensor, "__bool__")
-        return number is not None and number.check_truth(vm, expected)
+        return number is not None and number.check_truth(vm, expected, message)
 
     def hash_key(self, vm: VM) -> Any:
         vm.unsupported(breaks.ArrayOperation("the hash of an array"))

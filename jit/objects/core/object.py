@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.errors import CHECK_FAILED
 from framejit.guards.kinds import IsMissing, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Path, SlotMember, Source
 from framejit.objects.core import differences, wording
@@ -225,7 +226,7 @@ class Object:
             vm.unsupported(breaks.UnsupportedValue(f"the truth of {self!r}"))
         return True
 
-    def check_truth(self, vm: VM, expected: bool) -> bool:
+    def check_truth(self, vm: VM, expected: bool, message: str = CHECK_FAILED) -> bool:
         """Have the graph check that its truth is as expected; False if it doesn't depend on data, or that can't be in the graph."""
         return False
 

@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from framejit.breaks import Break
+from framejit.errors import CHECK_FAILED
 from framejit.guards.kinds import Guard
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.relations import Relation
@@ -150,7 +151,7 @@ class UnbackedView(Protocol):
     def least(self, number: Any) -> int | None:
         """The lower bound of an int; None if none is known."""
 
-    def checks(self, condition: Any, is_sure: bool = False) -> bool:
+    def checks(self, condition: Any, is_sure: bool = False, message: str = CHECK_FAILED) -> bool:
         """Have the graph raise if a condition doesn't hold, and rely on it; False if that can't be in the graph. `is_sure`: it always holds."""
 
     def settled(self, number: Any) -> Any:

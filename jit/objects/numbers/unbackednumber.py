@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from framejit import breaks
+from framejit.errors import CHECK_FAILED
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, Object
@@ -111,11 +112,11 @@ class UnbackedNumber(UnbackedValue):
         known = vm.graph.known.outcome(condition) if vm.graph.unbacked.value(condition) is None else None
         return bool(condition.constant(vm)) if known is None else known
 
-    def check_truth(self, vm: VM, expected: bool) -> bool:
+    def check_truth(self, vm: VM, expected: bool, message: str = CHECK_FAILED) -> bool:
         condition = self.truth_value()
         if vm.graph.unbacked.value(condition) is not None:
             return False
-        return vm.graph.unbacked.checks(condition if expected else opposite(condition))
+        return vm.graph.unbacked.checks(condition if expected else opposite(condition), message=message)
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         if self.cls is bool or symbol == "~":

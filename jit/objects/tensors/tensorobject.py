@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from framejit import breaks
+from framejit.errors import CHECK_FAILED
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TensorAttribute, attribute_of
@@ -186,12 +187,12 @@ class TensorObject(Object):
         found = self.special(vm, "__bool__")
         return Object.truth(self, vm) if found is None else bool(vm.observe(found).constant(vm))
 
-    def check_truth(self, vm: VM, expected: bool) -> bool:
+    def check_truth(self, vm: VM, expected: bool, message: str = CHECK_FAILED) -> bool:
         operation = operation_of(vm.raw_type_lookup(self.cls, "__bool__"))
         if operation is None or getattr(self.look(vm), "constant", None) is not None or is_overridden(vm, operation, [self], {}):
             return False
         number = number_out_of(vm, self, "__bool__")
-        return number is not None and number.check_truth(vm, expected)
+        return number is not None and number.check_truth(vm, expected, message)
 
     def length(self, vm: VM) -> Object:
         found = self.special(vm, "__len__")

@@ -1,0 +1,122 @@
+"""Branches on data of which one way is exceptional: the graph checks that a call goes the other way, and if it doesn't, the call runs uncompiled.
+
+A way counts as exceptional if only numbers that aren't finite lead there, or if it does what no compiled code can: it prints, warns, writes to a log, saves a
+file, or raises. A way that turns out to be taken often isn't exceptional (`process/exceptional.py`), and the graph breaks at the branch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.check_order import ASSERT
+from framejit.library.python.warnings import give
+from framejit.objects.arrays.ndarrayobject import ArrayObject
+from framejit.objects.core import operators
+from framejit.objects.core.latercall import LaterCall
+from framejit.objects.core.object import Object
+from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber, comparison_as_tensor
+from framejit.objects.tensors.tensorobject import TensorObject
+from framejit.process import exceptional
+from framejit.torch_state.operator_exceptions import COMPUTE_MASKS, MARK_INFINITE_NUMBERS, SUM_UP_MASKS, TELL_FINITE_NUMBERS
+from framejit.torch_state.torch_modes import MODE_CHANGES
+from framejit.tracing.empty_ways import may_change, operator_name
+
+LEAVE_COMPILED_CODE = (
+    breaks.SideEffect, breaks.UnsupportedCall, breaks.InsideLibrary, breaks.FrameIntrospection, breaks.DisabledFunction, breaks.Debugger,
+    breaks.ExceptionEscapes,
+)  # fmt: skip
+"""Reasons for which a way can't be in compiled code at all, whether or not it meets the other one."""
+
+
+def warnings_given(vm: TorchVM) -> int:
+    """The number of warnings that are given after the graph, as it is so far."""
+    return sum(isinstance(effect, LaterCall) and effect.function is give for effect in vm.effects.all())
+
+
+def check(vm: TorchVM, condition: Object, expected: bool) -> bool:
+    """Have the graph check that the condition of a branch is `expected`. Returns False if it can't, or if calls have gone the other way often."""
+    branch = name_of(vm)
+    often = vm.globals_of(vars(exceptional)).lookup(vm, "OFTEN")
+    assert often is not None
+    if operators.contains(vm, often, vm.const(branch)).truth(vm):
+        return False
+    condition = vm.observe(condition)
+    if isinstance(condition, UnbackedNumber):
+        condition = comparison_as_tensor(vm, condition.truth_value()) or condition
+    return vm.observe(condition).check_truth(vm, expected, exceptional.message(branch))
+
+
+def name_of(vm: TorchVM) -> str:
+    """The name of the present instruction, in messages and as a key: its place in the file, whatever the folder."""
+    frame = vm.user_stack()[-1]
+    return f"{frame.function} ({frame.filename.rpartition('/')[2]}:{frame.lineno}:{frame.col_offset})"
+
+
+def truth_if_finite(vm: TorchVM, condition: Object) -> bool | None:
+    """The truth of a condition on data if every number is finite; None if it doesn't ask for that, or for other data too."""
+    try:
+        return bool(if_finite(vm, condition))
+    except (NotAMask, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
+
+
+class NotAMask(Exception):
+    """A value isn't computed from masks that tell which numbers are finite."""
+
+
+def if_finite(vm: TorchVM, value: Object) -> Any:
+    """A number, or the data of a tensor, if every number is finite. Raises NotAMask, or what operators raise for other arguments than the program's."""
+    if isinstance(value, ArrayObject) and value.form is not None:
+        value = value.form
+    if isinstance(value, (TensorObject, Datum)):
+        return run_for_finite(vm, value.node)
+    if isinstance(value, Computed):
+        return OPERATIONS[value.operation](*[if_finite(vm, operand) for operand in value.operands])
+    if not value.is_known():
+        raise NotAMask
+    return value.value
+
+
+def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
+    """What a node gives if every number is finite: the nodes from the masks on run for real, on the CPU.
+
+    An operator of torch.amp, which GradScaler uses, writes to a tensor of zeros if it finds another number.
+    """
+    kept = [each for body in vm.graph.bodies() for each in body.kept]
+    writing = [each for each in kept if each.target not in (*MODE_CHANGES, ASSERT) and operator_name(each) not in MARK_INFINITE_NUMBERS]
+    known: dict[fx.Node, Any] = {}
+    waiting = [node]
+    while waiting:
+        last = waiting[-1]
+        missing = [used for used in last.all_input_nodes if used not in known]
+        fake = last.meta.get("example_value")
+        if isinstance(fake, torch.Tensor) and may_change(writing, fake):
+            raise NotAMask
+        if operator_name(last) in TELL_FINITE_NUMBERS:
+            known[waiting.pop()] = mask_of_finite(last)
+        elif last.op not in ("call_function", "call_method") or not (operator_name(last) in COMPUTE_MASKS or operator_name(last) in SUM_UP_MASKS):
+            raise NotAMask
+        elif missing:
+            waiting += missing
+        else:
+            known[waiting.pop()] = run(last, known)
+    return known[node]
+
+
+def mask_of_finite(node: fx.Node) -> torch.Tensor:
+    """The mask that a node gives if every number is finite."""
+    sizes = [size if type(size) is int else size.node.hint for size in node.meta["example_value"].shape]
+    if None in sizes:
+        raise NotAMask
+    return torch.full((), operator_name(node) == "isfinite").expand(sizes)
+
+
+def run(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+    """Run a node on values instead of its arguments."""
+    args, kwargs = fx.node.map_arg((node.args, {**node.kwargs, **({"device": "cpu"} if "device" in node.kwargs else {})}), known.__getitem__)
+    return getattr(args[0], node.target)(*args[1:], **kwargs) if isinstance(node.target, str) else node.target(*args, **kwargs)
