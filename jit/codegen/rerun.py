@@ -32,7 +32,7 @@ def run_uncompiled(errors: list[BaseException], function: FunctionType, *slots: 
         target = function if isinstance(error, Exception) else abort.raising(function, error)
         if target is None or ours:
             raise error
-        exceptional.count(error)
+        exceptional.note(error, function)
         logs.info("graph_breaks", f"{function.__qualname__} runs uncompiled this time: its graph raised {type(error).__name__}: {error}")
     finally:
         del error  # whose traceback leads to this frame

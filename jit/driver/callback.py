@@ -29,7 +29,7 @@ from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
 from framejit.guards.dynamic import FIXED, Dimensions, Dynamic, Size
-from framejit.guards.kinds import Equals
+from framejit.guards.kinds import Equals, KeyAbsent
 from framejit.guards.source import MISSING, Call, Path
 from framejit.process import exceptional, interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
@@ -567,6 +567,27 @@ class Compiler:
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)
+
+
+def calls_of(function: types.FunctionType) -> int:
+    """The number of calls of a function that its entries have served."""
+    with _functions_lock:
+        functions = list(_functions)
+    return sum(entry.hits for compiled in functions if compiled.function is function for entry in compiled.entries)
+
+
+def drop_without(key: str) -> None:
+    """Drop the entries that guard that a dict hasn't this key, now that it has: the branches whose exceptional way is taken often."""
+    with _functions_lock:
+        functions = list(_functions)
+    for compiled in functions:
+        for entry in compiled.entries:
+            if any(isinstance(guard, KeyAbsent) and guard.name == key for guard in entry.spec.guards):
+                compiled.remove(entry)
+    logs.info("recompiles", f"calls often go a way of {key} that was taken to be an exception: the code without it is dropped")
+
+
+exceptional.register(calls_of, drop_without)
 
 
 def reset() -> None:

@@ -49,6 +49,7 @@ from framejit.objects.tensors.torchcall import enter
 from framejit.objects.tensors.torchfunctions import operation_of
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.process import exceptional
 from framejit.quick_dataclass import dataclass
 from framejit.torch_state.operator_facts import changes_tensor_itself
 from framejit.torch_state.symbols import need_data
@@ -99,8 +100,8 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
     if not has_symbols and vm.graph.fakes.shape_env is not None:  # the first operator whose sizes depend on data was in a way: now the trace has symbols
         return choose_way(vm, frame, condition, if_true, if_false)
     expected = branch.expected_truth(if_true, if_false, rewind)
-    if expected is not None and exceptional_ways.check(vm, condition, expected):
-        return if_true if expected else if_false
+    if expected is not None and exceptional_ways.check(vm, condition, *expected):
+        return if_true if expected[0] else if_false
     try:
         raise GraphBreak(replace(reason, ways=chosen), stop.stack, stop.frames) if isinstance(stop, GraphBreak) else stop
     finally:
@@ -307,24 +308,26 @@ class Branch:
             self.leaving.add(target)
         return found
 
-    def expected_truth(self, if_true: int, if_false: int, rewind: Callable[[], None]) -> bool | None:
-        """The truth of the condition in all but exceptional calls, after the ways couldn't be joined; None if neither way is exceptional.
+    def expected_truth(self, if_true: int, if_false: int, rewind: Callable[[], None]) -> tuple[bool, str] | None:
+        """The truth of the condition in all but exceptional calls, and what is exceptional about these; None if neither way is exceptional.
 
         Where the ways don't meet after the branch, since one returns or begins the next iteration, only the one that comes first in the code is the body of an
         `if`. The other is everything that follows. `rewind`: goes back to the branch.
         """
         frame = self.frame
         found = exceptional_ways.truth_if_finite(self.vm, self.condition)
-        if found is not None or not self.run_ways:
-            return found
+        if found is not None:
+            return found, exceptional.NOT_FINITE
+        if not self.run_ways:
+            return None
         end = meeting(frame.decoded, if_true, if_false)
         meet_ahead = end is not None and end > frame.pc
         if not meet_ahead:
-            return if_true not in self.leaving if frame.pc + 1 in self.leaving else None
+            return (if_true not in self.leaving, exceptional.LEAVES) if frame.pc + 1 in self.leaving else None
         for target in {if_true, if_false} - self.run_ways - {end}:
             attempt(lambda target=target: self.traced(target, end, 0))  # type: ignore[misc]
             rewind()
-        return if_true not in self.leaving if len(self.leaving) == 1 else None
+        return (if_true not in self.leaving, exceptional.LEAVES) if len(self.leaving) == 1 else None
 
     def reason_if_recorded(self, body: Body) -> str:
         """Return why a torch.cond can't run a way: it writes to a tensor from around it, or uses sizes that depend on data, and autograd may record its

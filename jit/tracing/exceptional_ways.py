@@ -38,8 +38,11 @@ def warnings_given(vm: TorchVM) -> int:
     return sum(isinstance(effect, LaterCall) and effect.function is give for effect in vm.effects.all())
 
 
-def check(vm: TorchVM, condition: Object, expected: bool) -> bool:
-    """Have the graph check that the condition of a branch is `expected`. Returns False if it can't, or if calls have gone the other way often."""
+def check(vm: TorchVM, condition: Object, expected: bool, what: str) -> bool:
+    """Have the graph check that the condition of a branch is `expected`. Returns False if it can't, or if calls have gone the other way often.
+
+    `what`: what is exceptional about the other way.
+    """
     branch = name_of(vm)
     often = vm.globals_of(vars(exceptional)).lookup(vm, "OFTEN")
     assert often is not None
@@ -48,7 +51,7 @@ def check(vm: TorchVM, condition: Object, expected: bool) -> bool:
     condition = vm.observe(condition)
     if isinstance(condition, UnbackedNumber):
         condition = comparison_as_tensor(vm, condition.truth_value()) or condition
-    return vm.observe(condition).check_truth(vm, expected, exceptional.message(branch))
+    return vm.observe(condition).check_truth(vm, expected, exceptional.message(what, branch))
 
 
 def name_of(vm: TorchVM) -> str:
