@@ -12,7 +12,7 @@ from types import FunctionType
 
 from framejit.errors import CHECK_FAILED
 
-ALLOWED = {"a way that leaves compiled code, of ": 1, "numbers that aren't finite, at ": 8}
+ALLOWED = {"a way that leaves compiled code, of ": 1, "a way that only returns, of ": 1, "numbers that aren't finite, at ": 8}
 """What is exceptional about a way, for messages, and how many calls may go it, however few calls there are: a GradScaler often begins with some that do."""
 RARE = 8
 """More calls may go it if there are this many times as many calls."""
@@ -20,13 +20,13 @@ RARE = 8
 OFTEN = {"": False}
 """The branches whose exceptional way is no exception, by name. It is never empty, so that guards are about single branches."""
 
-LEAVES, NOT_FINITE = ALLOWED
+LEAVES, RETURNS, NOT_FINITE = ALLOWED
 _exceptional: Counter[str] = Counter()
 _compiled: list[tuple[Callable[[FunctionType], int], Callable[[str], None]]] = []
 
 
 def message(what: str, branch: str) -> str:
-    """The error message of a check that a branch goes the ordinary way. `what`: LEAVES or NOT_FINITE."""
+    """The error message of a check that a branch goes the ordinary way. `what`: LEAVES, RETURNS or NOT_FINITE."""
     return f"{CHECK_FAILED}: {what}{branch}"
 
 

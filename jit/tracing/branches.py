@@ -168,7 +168,8 @@ class Branch:
         """The condition as a tensor of one bool, once that is known and if it is one."""
         self.run_ways: set[int] = set()
         self.leaving: set[int] = set()
-        """The instructions at which the ways begin that have been traced, and of which the trace has found that they do what compiled code can't."""
+        self.idle: set[int] = set()
+        """The instructions at which the ways begin that have been traced, that do what compiled code can't, and that only return a constant."""
 
     def stop(self, why: str) -> NoReturn:
         """Give up: the trace breaks at the branch."""
@@ -306,6 +307,8 @@ class Branch:
             raise
         if exceptional_ways.warnings_given(vm) > warnings:
             self.leaving.add(target)
+        if found is not None and not vm.graph.body.notes and vm.observe(found).cls in CONSTANTS and vm.observe(found).is_known():
+            self.idle.add(target)
         return found
 
     def expected_truth(self, if_true: int, if_false: int, rewind: Callable[[], None]) -> tuple[bool, str] | None:
@@ -323,7 +326,9 @@ class Branch:
         end = meeting(frame.decoded, if_true, if_false)
         meet_ahead = end is not None and end > frame.pc
         if not meet_ahead:
-            return (if_true not in self.leaving, exceptional.LEAVES) if frame.pc + 1 in self.leaving else None
+            body = frame.pc + 1
+            what = exceptional.LEAVES if body in self.leaving else exceptional.RETURNS if self.idle == {body} else ""
+            return (if_true != body, what) if what else None
         for target in {if_true, if_false} - self.run_ways - {end}:
             attempt(lambda target=target: self.traced(target, end, 0))  # type: ignore[misc]
             rewind()

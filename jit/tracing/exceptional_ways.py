@@ -1,7 +1,8 @@
 """Branches on data of which one way is exceptional: the graph checks that a call goes the other way, and if it doesn't, the call runs uncompiled.
 
-A way counts as exceptional if only numbers that aren't finite lead there, or if it does what no compiled code can: it prints, warns, writes to a log, saves a
-file, or raises. A way that turns out to be taken often isn't exceptional (`process/exceptional.py`), and the graph breaks at the branch.
+A way counts as exceptional if only numbers that aren't finite lead there, if it does what no compiled code can (it prints, warns, writes to a log, saves a
+file, or raises), or if all it does is to return a constant before the rest of the function. If it turns out to be taken often, it isn't exceptional
+(`process/exceptional.py`), and the graph breaks at the branch.
 """
 
 from __future__ import annotations

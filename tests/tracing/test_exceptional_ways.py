@@ -105,8 +105,33 @@ def on_an_item(x, log):
     return y * 2
 
 
+def returns_early(x, log):
+    y = x.sin()
+    if y.sum() > 100:
+        return None
+    log.append(1)
+    return y * 2
+
+
+def helper_returns_early(x):
+    if not (x > 0).any():
+        return None
+    return x * 3
+
+
+def calls_what_returns_early(x, log):
+    found = helper_returns_early(-x)
+    if found is None:
+        log.append("none")
+        return x
+    return found * 2
+
+
 ORDINARY, EXCEPTIONAL = -1.0, 1.0
-PROGRAMS = [prints, warns, logs, prints_and_returns, raises_in_a_helper, else_prints, in_a_loop, in_a_function, on_an_item]
+PROGRAMS = [
+    returns_early, calls_what_returns_early, prints, warns, logs,
+    prints_and_returns, raises_in_a_helper, else_prints, in_a_loop, in_a_function, on_an_item,
+]  # fmt: skip
 
 
 def skips_if_not_finite(x, log):
@@ -226,6 +251,13 @@ def prints_always(x, log):
     return y * 2
 
 
+def returns_constants(x, log):
+    y = x.sin()
+    if y.sum() > 100:
+        return 1
+    return "small"
+
+
 def has_effects(x, log):
     y = x.sin()
     if y.sum() > 100:
@@ -261,7 +293,7 @@ def also_other_data(x, log):
     return y * 2
 
 
-@pytest.mark.parametrize("program", [prints_the_rest, prints_always, has_effects, catches, changed_before, also_other_data])
+@pytest.mark.parametrize("program", [prints_the_rest, prints_always, returns_constants, has_effects, catches, changed_before, also_other_data])
 def test_no_way_is_exceptional(program, capsys, caplog):
     framejit.reset()
     compiled = framejit.compile(program, backend="eager")
