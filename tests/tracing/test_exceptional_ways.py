@@ -80,7 +80,8 @@ def else_prints(x, log):
         log.append("small")
     else:
         print("large")
-    return y * 2
+    z = y * 2  # more than CPython 3.12 copies to the end of each way
+    return z + y
 
 
 def in_a_loop(x, log):
@@ -439,7 +440,7 @@ def test_a_training_step(backend, capsys, caplog):
         check_alike(eager.step(batch), compiled(batch), backend)
         assert capsys.readouterr().out in ("", "skipped\nskipped\n")
     check_alike(*[(each.losses, each.skipped, dict(each.inner.state_dict())) for each in (eager, other)], backend)
-    assert eager.skipped == 1 and len(caplog.messages) == 2
+    assert eager.skipped == 1 and sum(record.name == LOGGER.name for record in caplog.records) == 2
     assert backend == "inductor" or framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
 
 
