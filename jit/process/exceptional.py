@@ -37,7 +37,7 @@ def register(calls_of: Callable[[FunctionType], int], drop: Callable[[str], None
 
 def note(error: BaseException, function: FunctionType) -> None:
     """Note that the graph of a call raised this error, if it did because the call goes the exceptional way of a branch."""
-    text = str(error.args[0]) if error.args else ""
+    text = str(error.args[0]).partition("\n")[0] if error.args else ""  # torch may add C++ frames
     for what, allowed in ALLOWED.items():
         branch = text.removeprefix(message(what, ""))
         if branch != text:

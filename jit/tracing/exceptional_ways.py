@@ -65,7 +65,7 @@ def truth_if_finite(vm: TorchVM, condition: Object) -> bool | None:
     """The truth of a condition on data if every number is finite; None if it doesn't ask for that, or for other data too."""
     try:
         return bool(if_finite(vm, condition))
-    except (NotAMask, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+    except (NotAMask, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
         return None
 
 
@@ -117,7 +117,7 @@ def mask_of_finite(node: fx.Node) -> torch.Tensor:
     sizes = [size if type(size) is int else size.node.hint for size in node.meta["example_value"].shape]
     if None in sizes:
         raise NotAMask
-    return torch.full((), operator_name(node) == "isfinite").expand(sizes)
+    return torch.full((), operator_name(node) == "isfinite", device="cpu").expand(sizes)
 
 
 def run(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
