@@ -79,6 +79,8 @@ def if_finite(vm: TorchVM, value: Object) -> Any:
         value = value.form
     if isinstance(value, (TensorObject, Datum)):
         return run_for_finite(vm, value.node)
+    if isinstance(value, Computed) and value.operation in ("==", "!=") and value.operands[0] is value.operands[1]:
+        return value.operation == "=="
     if isinstance(value, Computed):
         return OPERATIONS[value.operation](*[if_finite(vm, operand) for operand in value.operands])
     if not value.is_known():
@@ -101,7 +103,7 @@ def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
         fake = last.meta.get("example_value")
         if isinstance(fake, torch.Tensor) and may_change(writing, fake):
             raise NotAMask
-        if operator_name(last) in TELL_FINITE_NUMBERS:
+        if asks_for_finite(last):
             known[waiting.pop()] = mask_of_finite(last)
         elif last.op not in ("call_function", "call_method") or not (operator_name(last) in COMPUTE_MASKS or operator_name(last) in SUM_UP_MASKS):
             raise NotAMask
@@ -112,12 +114,17 @@ def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
     return known[node]
 
 
+def asks_for_finite(node: fx.Node) -> bool:
+    """Return whether a node gives a mask that tells which numbers are finite, or which aren't NaN: `x != x` does so too."""
+    return operator_name(node) in TELL_FINITE_NUMBERS or (operator_name(node) in ("eq", "ne") and len(node.args) == 2 and node.args[0] is node.args[1])
+
+
 def mask_of_finite(node: fx.Node) -> torch.Tensor:
     """The mask that a node gives if every number is finite."""
     sizes = [size if type(size) is int else size.node.hint for size in node.meta["example_value"].shape]
     if None in sizes:
         raise NotAMask
-    return torch.full((), operator_name(node) == "isfinite", device="cpu").expand(sizes)
+    return torch.full((), operator_name(node) in ("isfinite", "eq"), device="cpu").expand(sizes)
 
 
 def run(node: fx.Node, known: dict[fx.Node, Any]) -> Any:

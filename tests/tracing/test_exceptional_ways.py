@@ -187,6 +187,14 @@ def numpy_asks(x, log):
     return y * 2
 
 
+def compares_with_itself(x, log):
+    y = x.exp()
+    total = y.sum().item()
+    if total != total or (y != y).any():
+        log.append("nan")
+    return y * 2
+
+
 def all_finite_first(x, log):
     y = x.exp()
     if torch.isfinite(y).all():
@@ -196,7 +204,7 @@ def all_finite_first(x, log):
 
 
 FINITE = [
-    skips_if_not_finite, any_nan, any_nan_or_infinity, counts_nans, python_asks, python_asks_a_tensor, numpy_asks, all_finite_first,
+    skips_if_not_finite, any_nan, any_nan_or_infinity, counts_nans, python_asks, python_asks_a_tensor, numpy_asks, compares_with_itself, all_finite_first,
 ]  # fmt: skip
 
 
