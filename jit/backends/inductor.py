@@ -100,5 +100,8 @@ def compile_inductor(gm: Any, example_inputs: Sequence[Any], config_patches: Map
 
 BACKEND = InductorBackend(
     "inductor", compile_inductor, inputs="fake", trusted=True,
-    takes=replace(OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, takes_sparse=False, compiles_kernels=True, joins_branches=True),
+    takes=replace(
+        OF_OTHERS, takes_unbacked=True, takes_gradients=True, takes_hooks=True, takes_sparse=False, compiles_kernels=True, joins_branches=True,
+        checks_before_changes=True,
+    ),
 )  # fmt: skip

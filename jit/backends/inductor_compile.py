@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from framejit import config as framejit_config
 from framejit.backends import backward_passes, changed_inputs, memory
 from framejit.backends.calling import unbox
+from framejit.backends.checked_changes import change_after_checks
 from framejit.backends.contexts import keep_saved_tensors, share_memory
 from framejit.backends.ecosystem import compile_lock
 from framejit.backends.inductor_code import CompiledPart, CompiledParts, InputsOnly, note_maker
@@ -226,6 +227,7 @@ def compile_inner(
 def compile_rewritten(gm: fx.GraphModule, inputs: Sequence[Any], apart: str, patches: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Any:
     """Inductor's code for a graph of ATen operators, which is rewritten first. `patches`: changes of Inductor's settings; the others: see `compile_inner`."""
     without_alpha(gm.graph)
+    change_after_checks(gm.graph)
     compute_once(gm.graph)
     gm.recompile()
     settings = {"layout_optimization": False} if weights_outweigh(gm.graph) else {}

@@ -84,6 +84,7 @@ def distributed_stay_outside(failed: FailedGraph) -> TraceTerms | None:
 
 
 RETREATS: tuple[Retreat, ...] = (
+    giving_up("checks_before_changes", lambda graph: bool(graph.unbacked.checked)),
     giving_up("takes_gradients", lambda graph: graph.autograd_node is not None and graph.autograd_node.asks),
     giving_up("joins_branches", lambda graph: graph.has_joined),
     giving_up("takes_unbacked", lambda graph: graph.unbacked.present),

@@ -569,25 +569,35 @@ class Compiler:
             self._enable(True)
 
 
-def calls_of(function: types.FunctionType) -> int:
-    """The number of calls of a function that its entries have served."""
-    with _functions_lock:
-        functions = list(_functions)
-    return sum(entry.hits for compiled in functions if compiled.function is function for entry in compiled.entries)
+class EntriesOfAll:
+    """The entries of all compiled functions, as far as `process/exceptional.py` needs to know of them."""
 
+    def calls_of(self, function: types.FunctionType) -> int:
+        return sum(entry.hits for _, entry in self.entries(function))
 
-def drop_without(key: str) -> None:
-    """Drop the entries that guard that a dict hasn't this key, now that it has: the branches whose exceptional way is taken often."""
-    with _functions_lock:
-        functions = list(_functions)
-    for compiled in functions:
-        for entry in compiled.entries:
-            if any(isinstance(guard, KeyAbsent) and guard.name == key for guard in entry.spec.guards):
+    def checked_by(self, function: types.FunctionType) -> set[str]:
+        return {branch for _, entry in self.entries(function) for branch in branches_of(entry)}
+
+    def drop(self, branch: str) -> None:
+        for compiled, entry in self.entries():
+            if branch in branches_of(entry):
                 compiled.remove(entry)
-    logs.info("recompiles", f"calls often go a way of {key} that was taken to be an exception: the code without it is dropped")
+        logs.info("recompiles", f"calls often go {branch}: the code without it is dropped")
+
+    def entries(self, function: types.FunctionType | None = None) -> list[tuple[Any, Entry]]:
+        """The entries of a function, or of all functions, each with the CompiledFunction that has it."""
+        with _functions_lock:
+            functions = list(_functions)
+        return [(compiled, entry) for compiled in functions if function in (None, compiled.function) for entry in compiled.entries]
 
 
-exceptional.register(calls_of, drop_without)
+def branches_of(entry: Entry) -> set[str]:
+    """The branches, by name, of which an entry guards that their exceptional ways aren't taken often."""
+    return {guard.name for guard in entry.spec.guards if isinstance(guard, KeyAbsent) and type(guard.name) is str and guard.name.startswith(BEGINNINGS)}
+
+
+BEGINNINGS = tuple(exceptional.ALLOWED)
+exceptional.register(EntriesOfAll())
 
 
 def reset() -> None:

@@ -26,17 +26,36 @@ from framejit.torch_state.torch_modes import MODE_CHANGES
 ASSERT = torch.ops.aten._assert_scalar.default
 
 
+ITEMS = ("item", "_local_scalar_dense.default")
+"""The names of what reads a number from a tensor, in the trace's graph and in one of ATen operators."""
+
+
 def checks_after_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
     """The checks of a graph that may fail after a change of something outside it. `kept`: the nodes that change something; `inputs`: the storages of
     its inputs.
     """
-    has_changed = not demands.draws_in_order and any(changes_outside(node, inputs, False) for node in graph.nodes if node in kept)
+    in_any_order = [] if demands.draws_in_order else [node for node in graph.nodes if node in kept]
+    has_changed = any(changes_outside(node, inputs, demands.checks_before_changes) for node in in_any_order)
+    changes_inputs = has_changed or any(changes_outside(node, inputs, False) for node in in_any_order)
     for node in graph.nodes:
         if node.target is ASSERT:
-            if has_changed:
+            if has_changed or (changes_inputs and flag_of(node) is None):
                 yield node
         elif node in kept and changes_outside(node, inputs, demands.one_autograd_node):
             has_changed = True
+
+
+def flag_of(check: fx.Node) -> tuple[fx.Node, bool] | None:
+    """The tensor of one bool that a check asks for, and what it must be. None if the check asks for something else."""
+    condition, expected = check.args[0], True
+    if isinstance(condition, fx.Node) and condition.target is torch.sym_not:
+        condition, expected = condition.args[0], False
+    if not isinstance(condition, fx.Node) or getattr(condition.target, "__name__", condition.target) not in ITEMS:
+        return None
+    flag = condition.args[0]
+    assert isinstance(flag, fx.Node)
+    fake = flag.meta.get("example_value", flag.meta.get("val"))
+    return (flag, expected) if isinstance(fake, torch.Tensor) and fake.dtype is torch.bool else None
 
 
 def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) -> bool:

@@ -21,6 +21,7 @@ class Demands:
     takes_objects: it may take tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be compiled for the
         values of small tensors that objects hold.
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
+    checks_before_changes: its code changes no input before the checks of a bool in a tensor have passed, although it runs nothing else in order.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
     takes_nested: it may hold nested tensors.
     takes_distributed: it may hold distributed tensors.
@@ -40,6 +41,7 @@ class Demands:
     takes_first_steps: bool = True
     takes_objects: bool = True
     draws_in_order: bool = False
+    checks_before_changes: bool = False
     compiles_kernels: bool = False
     takes_nested: bool = True
     takes_distributed: bool = True

@@ -42,9 +42,9 @@ def warnings_given(vm: TorchVM) -> int:
 def check(vm: TorchVM, condition: Object, expected: bool, what: str) -> bool:
     """Have the graph check that the condition of a branch is `expected`. Returns False if it can't, or if calls have gone the other way often.
 
-    `what`: what is exceptional about the other way.
+    `what`: what is exceptional about the other way, as `process/exceptional.py` names it.
     """
-    branch = name_of(vm)
+    branch = what + name_of(vm)
     often = vm.globals_of(vars(exceptional)).lookup(vm, "OFTEN")
     assert often is not None
     if operators.contains(vm, often, vm.const(branch)).truth(vm):
@@ -52,11 +52,11 @@ def check(vm: TorchVM, condition: Object, expected: bool, what: str) -> bool:
     condition = vm.observe(condition)
     if isinstance(condition, UnbackedNumber):
         condition = comparison_as_tensor(vm, condition.truth_value()) or condition
-    return vm.observe(condition).check_truth(vm, expected, exceptional.message(what, branch))
+    return vm.observe(condition).check_truth(vm, expected, exceptional.message(branch))
 
 
 def name_of(vm: TorchVM) -> str:
-    """The name of the present instruction, in messages and as a key: its place in the file, whatever the folder."""
+    """The name of the present instruction, in messages and keys: its place in the file, whatever the folder."""
     frame = vm.user_stack()[-1]
     return f"{frame.function} ({frame.filename.rpartition('/')[2]}:{frame.lineno}:{frame.col_offset})"
 

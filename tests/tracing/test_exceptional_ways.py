@@ -222,7 +222,7 @@ def outcome(function, x, training, capsys, caplog):
             result = str(error)
     if training and isinstance(result, torch.Tensor):
         result.sum().backward()
-    shown = [str(warning.message) for warning in warned]
+    shown = [str(warning.message) for warning in warned if warning.category is UserWarning]  # Inductor imports what is deprecated
     return result, x.grad, log, shown, capsys.readouterr().out, caplog.messages.copy(), torch.rand(1), random.random()
 
 
@@ -312,12 +312,12 @@ def test_no_way_is_exceptional(program, capsys, caplog):
     assert framejit.statistics()["graph_breaks"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_INDUCTOR)
 def test_a_way_that_is_taken_often_is_no_exception(backend, capsys, caplog):
     framejit.reset()
     compiled = framejit.compile(prints, backend=backend)
-    for x in tensors(*[EXCEPTIONAL] * (ALLOWED[LEAVES] + 3), ORDINARY, EXCEPTIONAL):
-        Comparison().same(outcome(prints, x, False, capsys, caplog), outcome(compiled, x, False, capsys, caplog), "")
+    for x in tensors(*[EXCEPTIONAL] * 10, ORDINARY, EXCEPTIONAL):
+        check_alike(outcome(prints, x, False, capsys, caplog), outcome(compiled, x, False, capsys, caplog), backend)
     found = framejit.statistics()
     assert found["graph_breaks"] == 2, found  # at the branch, and at the print() after it
     framejit.reset()  # forgets that
@@ -449,7 +449,7 @@ def test_a_training_step(backend, capsys, caplog):
         assert capsys.readouterr().out in ("", "skipped\nskipped\n")
     check_alike(*[(each.losses, each.skipped, dict(each.inner.state_dict())) for each in (eager, other)], backend)
     assert eager.skipped == 1 and sum(record.name == LOGGER.name for record in caplog.records) == 2
-    assert backend == "inductor" or framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
+    assert framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
 
 
 class Scaled(nn.Module):
@@ -486,7 +486,7 @@ def test_a_grad_scaler(backend):
         found.append((losses, dict(model.inner.state_dict()), model.optimizer.state_dict(), model.scaler.state_dict()))
     check_alike(*found, backend)
     assert found[0][3]["scale"] == 2.0
-    assert backend == "inductor" or framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
+    assert framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
 
 
 @pytest.mark.slow
@@ -500,3 +500,50 @@ def test_inductor(program, training, capsys, caplog):
         check_alike(outcome(program, x, training, capsys, caplog), outcome(compiled, x, training, capsys, caplog), "inductor")
     found = framejit.statistics()
     assert (found["graph_breaks"], found["graphs"]) == (0, 1), found["reasons"]
+
+
+@pytest.mark.slow
+def test_a_check_that_fails_keeps_inductor_from_changing_inputs(capsys):
+    """The sum and the change of `state` could be one loop, and the check would come after it."""
+
+    def step(x, state):
+        y = x.sin()
+        ok = torch.isfinite(y.sum())
+        state.add_(y)
+        state[0] = 3.0
+        if not ok:
+            print("not finite")
+        return state.sum()
+
+    def late(x, state):
+        state.add_(x)
+        if not torch.isfinite(state.sum()):
+            print("not finite")
+            return None
+        return state.sum()
+
+    for program in (step, late):
+        framejit.reset()
+        compiled = framejit.compile(program)
+        states = [torch.zeros(300), torch.zeros(300)]
+        for x in tensors(1.0, 2.0, math.inf, 0.0):
+            check_alike(program(x, states[0]), compiled(x, states[1]), "inductor")
+            check_alike(*states, "inductor")
+        assert framejit.statistics()["graph_breaks"] == 0, framejit.statistics()["reasons"]
+    assert capsys.readouterr().out.count("not finite") == 2 * 3
+
+
+@pytest.mark.slow
+def test_a_check_of_a_number_that_is_used_elsewhere_splits_a_graph_that_changes_inputs(capsys):
+    def step(x, state):
+        fine = bool(torch.isfinite(x.sum()))
+        if not fine:
+            print("not finite")
+        state.add_(x)
+        return state.sum(), fine
+
+    framejit.reset()
+    compiled, states = framejit.compile(step), [torch.zeros(300), torch.zeros(300)]
+    for x in tensors(1.0, math.inf, 2.0):
+        check_alike(step(x, states[0]), compiled(x, states[1]), "inductor")
+        check_alike(*states, "inductor")
