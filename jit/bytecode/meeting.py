@@ -53,6 +53,15 @@ def can_reach(decoded: Decoded, start: int, wanted: int, end: int | None) -> boo
     return False
 
 
+def after_jumps(decoded: Decoded, index: int) -> int:
+    """The index of the first instruction that runs after one which only jumps, and those that it jumps to; the index itself for any other."""
+    seen: set[int] = set()
+    while decoded.instructions[index].op == "JUMP" and index not in seen:
+        seen.add(index)
+        index = decoded.instructions[index].value
+    return index
+
+
 def successors(decoded: Decoded, index: int) -> list[int]:
     """The indices of the instructions that may follow one if it doesn't raise."""
     instruction = decoded.instructions[index]

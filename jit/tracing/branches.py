@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit import breaks
 from framejit.bytecode.liveness import live_slots
-from framejit.bytecode.meeting import can_reach, comes_back, meeting
+from framejit.bytecode.meeting import after_jumps, can_reach, comes_back, meeting
 from framejit.ceval.frame import Frame, FrameSnapshot
 from framejit.ceval.handlers import is_caught
 from framejit.ceval.loop import run_until
@@ -314,8 +314,8 @@ class Branch:
     def expected_truth(self, if_true: int, if_false: int, rewind: Callable[[], None]) -> tuple[bool, str] | None:
         """The truth of the condition in all but exceptional calls, and what is exceptional about these; None if neither way is exceptional.
 
-        Where the ways don't meet after the branch, since one returns or begins the next iteration, only the one that comes first in the code is the body of an
-        `if`. The other is everything that follows. `rewind`: goes back to the branch.
+        Where the ways don't meet after the branch, since one returns or begins the next iteration, and neither is empty, only the one that comes first in the
+        code is the body of an `if`. The other is everything that follows. `rewind`: goes back to the branch.
         """
         frame = self.frame
         found = exceptional_ways.truth_if_finite(self.vm, self.condition)
@@ -324,12 +324,12 @@ class Branch:
         if not self.run_ways:
             return None
         end = meeting(frame.decoded, if_true, if_false)
-        meet_ahead = end is not None and end > frame.pc
-        if not meet_ahead:
+        empty = set() if end is None else {way for way in (if_true, if_false) if after_jumps(frame.decoded, way) == after_jumps(frame.decoded, end)}
+        if not empty and (end is None or end < frame.pc):
             body = frame.pc + 1
             what = exceptional.LEAVES if body in self.leaving else exceptional.RETURNS if self.idle == {body} else ""
             return (if_true != body, what) if what else None
-        for target in {if_true, if_false} - self.run_ways - {end}:
+        for target in {if_true, if_false} - self.run_ways - empty:
             attempt(lambda target=target: self.traced(target, end, 0))  # type: ignore[misc]
             rewind()
         return (if_true not in self.leaving, exceptional.LEAVES) if len(self.leaving) == 1 else None

@@ -94,6 +94,15 @@ def in_a_loop(x, log):
     return y * 2
 
 
+def at_the_end_of_a_loop(x, log):
+    for factor in range(3):
+        y = (x * factor).sin()
+        log.append(factor)
+        if y.sum() > 200:
+            print("large", factor)
+    return y * 2
+
+
 def in_a_function(x, log):
     return prints(x, log) + prints(x + 1, log)
 
@@ -131,7 +140,7 @@ def calls_what_returns_early(x, log):
 ORDINARY, EXCEPTIONAL = -1.0, 1.0
 PROGRAMS = [
     returns_early, calls_what_returns_early, prints, warns, logs,
-    prints_and_returns, raises_in_a_helper, else_prints, in_a_loop, in_a_function, on_an_item,
+    prints_and_returns, raises_in_a_helper, else_prints, in_a_loop, at_the_end_of_a_loop, in_a_function, on_an_item,
 ]  # fmt: skip
 
 
@@ -222,8 +231,9 @@ def outcome(function, x, training, capsys, caplog):
             result = str(error)
     if training and isinstance(result, torch.Tensor):
         result.sum().backward()
+    logged = [record.getMessage() for record in caplog.records if record.name == LOGGER.name]
     shown = [str(warning.message) for warning in warned if warning.category is UserWarning]  # Inductor imports what is deprecated
-    return result, x.grad, log, shown, capsys.readouterr().out, caplog.messages.copy(), torch.rand(1), random.random()
+    return result, x.grad, log, shown, capsys.readouterr().out, logged, torch.rand(1), random.random()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
