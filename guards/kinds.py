@@ -13,6 +13,7 @@ from dataclasses import field
 from types import FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from framejit._runtime import stored_hashes
 from framejit.guards.container_sources import ItemCount
 from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, is_on_cpu, mismatch, numbers_in
@@ -377,6 +378,28 @@ class InOrderOfDict(Guard):
 
     def found(self, value: Any, call: Call) -> str:
         return f"so many: {dict.__len__(value)}" if issubclass(type(value), OrderedDict) else super().found(value, call)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredHashes(Guard):
+    """The table of a dict or set has these hashes of its keys or elements, in the order of iteration; None stands for any. They are what `__hash__` returned
+    when these were put in, and are not asked for again, even if a key has changed since."""
+
+    hashes: tuple[int | None, ...]
+    leaf: ClassVar[str] = "stored_hashes"
+    compared: ClassVar[str] = "hashes"
+    cost: ClassVar[int] = 2
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "leave objects as they are while they are keys of a dict or elements of a set"
+
+    def check(self, value: Any, call: Call) -> bool:
+        if not issubclass(type(value), (dict, set, frozenset)):
+            return False
+        found = stored_hashes(value)
+        return len(found) == len(self.hashes) and all(expected is None or expected == hash_ for expected, hash_ in zip(self.hashes, found))
+
+    def expected(self) -> str:
+        return "has keys whose hashes are still those with which they were put in"
 
 
 def not_kept_alive(element: Any) -> Any:

@@ -87,6 +87,29 @@ static PyObject *look_method_up(PyObject *module, PyObject *args) {
     return bound;
 }
 
+/* The hash of the next key of a dict or element of a set, as its table has it: 1, or 0 at the end. */
+static int next_hash(PyObject *container, Py_ssize_t *position, Py_hash_t *hash) {
+    PyObject *key, *value;
+    return PyDict_Check(container) ? FJ_Dict_Next(container, position, &key, &value, hash) : FJ_Set_NextHashed(container, position, &key, hash);
+}
+
+static PyObject *stored_hashes(PyObject *module, PyObject *container) {
+    if (!PyDict_Check(container) && !PyAnySet_Check(container)) {
+        return PyErr_Format(PyExc_TypeError, "stored_hashes: expected a dict or set, got a %.100s", Py_TYPE(container)->tp_name);
+    }
+    PyObject *hashes = PyList_New(0);
+    Py_ssize_t position = 0;
+    Py_hash_t hash;
+    while (hashes != NULL && next_hash(container, &position, &hash)) {
+        PyObject *number = PyLong_FromSsize_t(hash);
+        if (number == NULL || PyList_Append(hashes, number) < 0) {
+            Py_CLEAR(hashes);
+        }
+        Py_XDECREF(number);
+    }
+    return hashes;
+}
+
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
      "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run uncompiled; OPAQUE: "
@@ -104,6 +127,9 @@ static PyMethodDef module_functions[] = {
     {"look_method_up", look_method_up, METH_VARARGS,
      "look_method_up(object, name, /)\n--\n\nAn attribute as the instructions look it up that call it: an AttributeError of a getter is told nothing then, "
      "unless the class has hooks."},
+    {"stored_hashes", stored_hashes, METH_O,
+     "stored_hashes(container, /)\n--\n\nThe hashes that the table of a dict or set has of its keys or elements, in order, as a list. They are those from when "
+     "these were put in."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };

@@ -196,4 +196,41 @@ static const Registered<LeafKind> set_equals({
     .holds = [](const Leaf &leaf, PyObject *value) { return has_elements(value, leaf.object); },
 });
 
+/* Whether the hash in an entry of a table is the expected one; None stands for any. */
+static bool has_hash(Py_hash_t hash, PyObject *expected) {
+    return Py_IsNone(expected) || PyLong_AsSsize_t(expected) == hash; /* `read_hashes` has seen that it is such an int */
+}
+
+/* So many keys or elements, whose hashes are in the table as they are in `hashes`, in the order of iteration. */
+static bool has_hashes(PyObject *container, PyObject *hashes) {
+    const bool is_dict = PyDict_Check(container);
+    if (!is_dict && !PyAnySet_Check(container)) return false;
+    const Py_ssize_t size = is_dict ? PyDict_GET_SIZE(container) : PySet_GET_SIZE(container);
+    if (size != PyTuple_GET_SIZE(hashes)) return false;
+    Py_ssize_t position = 0, count = 0;
+    PyObject *key, *value;
+    Py_hash_t hash;
+    while (count < size) {
+        const int found = is_dict ? FJ_Dict_Next(container, &position, &key, &value, &hash) : FJ_Set_NextHashed(container, &position, &key, &hash);
+        if (!found || !has_hash(hash, PyTuple_GET_ITEM(hashes, count++))) return false;
+    }
+    return true;
+}
+
+static bool read_hashes(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    if (!read_tuple(tree, leaf, payload)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(payload); i++) {
+        PyObject *number = PyTuple_GET_ITEM(payload, i);
+        if (!Py_IsNone(number) && PyLong_AsSsize_t(number) == -1 && PyErr_Occurred()) return false;
+    }
+    return true;
+}
+
+static const Registered<LeafKind> stored_hashes({
+    .name = "stored_hashes",
+    .read = read_hashes,
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_hashes(value, leaf.object); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) { return PyDict_Check(value) && memo.has_version(node); },
+});
+
 }  // namespace framejit

@@ -265,15 +265,16 @@ class GlobalStateUnsupported(BreakOf):
 
 
 class ComparesByPython(BreakOf):
-    """A guard, a dict key or a set element would need the user's own `__eq__` or `__hash__`.
+    """A dict key or set element has a `__hash__` or `__eq__` of the program's that does more than to compute, or has changed since it became a key.
 
-    Guards are checked before each call, and must not run the user's code.
+    Such methods are traced. In a trace, they run more often than in the program, and at other places, which nobody notices if they only read. A `__hash__` may
+    keep the number that it returns. The trace has to know how keys compare from when they are put in until they leave the compiled code.
     """
 
     id = "FJ022"
-    message = "{what} compares or hashes with Python code"
-    explanation = "Checking this on each call would run the program's own __eq__ or __hash__, which guards never do."
-    hints = ("Use strings, numbers, or objects that compare by identity as keys.",)
+    message = "{what} as a key or an element"
+    explanation = "The program's own __hash__ or __eq__ would have to run as often, and at the same moments, as it does without compiling."
+    hints = ("Let __hash__ and __eq__ only read, and leave objects as they are while they are keys.", "Use strings, numbers, or frozen dataclasses as keys.")
 
 
 class SkippedFrame(Break):

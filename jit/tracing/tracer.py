@@ -40,10 +40,10 @@ from framejit.guards.source import (
     Source,
     UserLine,
 )
-from framejit.objects.core import build, differences, identities
+from framejit.objects.core import build, differences
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import held
-from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle, unhashable
+from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle
 from framejit.objects.core.registry import CODES, wrapper_for
 from framejit.objects.types import exceptions
 from framejit.objects.types.builtinobject import bound_method
@@ -64,6 +64,7 @@ from framejit.torch_state.symbols import need_data
 from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting, suspended
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
+from framejit.tracing.keys import Keys
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, RestartForGood
 from framejit.tracing.watches import Watches
 from framejit.trail import Trail
@@ -136,8 +137,9 @@ class Tracer:
         lookups = self.lookups = ClassLookups(self)
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
         self.rest_on_bases, self.store_on_class = lookups.rest_on_bases, lookups.store
+        keys = Keys(self)
+        self.identity_key, self.tell_apart = keys.identity_key, keys.tell_apart
         self._namespaces: dict[int, DictObject] = {}
-        self._told_apart: dict[int, tuple[Object, bool]] = {}
         self._lines: dict[tuple[Instruction, Instruction | None], UserLine] = {}
         self._frames: dict[Instruction, UserFrame] = {}
 
@@ -659,17 +661,6 @@ class Tracer:
 
     def met(self, value: object) -> Object | None:
         return self._shared.get(id(value))
-
-    def identity_key(self, obj: Object) -> Any:
-        hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
-        if hashes is None:
-            unhashable(self, obj.type_name)
-        if hashes is object.__hash__ and equals is object.__eq__:
-            return self.tell_apart(obj)
-        return identities.value_key(self, settle(obj), hashes, equals)
-
-    def tell_apart(self, obj: Object, is_fixed: bool = False) -> Object:
-        return identities.tell_apart(self, self._told_apart, settle(obj), is_fixed)
 
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         found = self._namespaces.get(id(namespace))

@@ -89,9 +89,14 @@ static inline void FJ_Error_PutBack(PyObject *error) {
 /* A borrowed reference, or NULL, perhaps with an exception set. */
 static inline PyObject *FJ_Dict_Find(PyObject *dict, PyObject *key, Py_hash_t hash) { return _PyDict_GetItem_KnownHash(dict, key, hash); }
 
+/* Iteration over the table of a set, with the elements' hashes. */
+static inline int FJ_Set_NextHashed(PyObject *set, Py_ssize_t *position, PyObject **element, Py_hash_t *hash) {
+    return _PySet_NextEntry(set, position, element, hash);
+}
+
 static inline int FJ_Set_Next(PyObject *set, Py_ssize_t *position, PyObject **element) {
     Py_hash_t hash;
-    return _PySet_NextEntry(set, position, element, &hash);
+    return FJ_Set_NextHashed(set, position, element, &hash);
 }
 
 #ifdef __cplusplus

@@ -309,6 +309,30 @@ def elements_of_a_set():
     yield EITHER.of(x, {3, 7}, {1})  # a set that is looked into is guarded as a whole
 
 
+class Numbered:
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return isinstance(other, Numbered) and self.number == other.number
+
+    def __hash__(self):
+        return self.number
+
+
+@scenario(Kind.SET)
+def hashes_with_which_elements_were_put_in():
+    one = Numbered(1)
+    s = {one, Numbered(2)}
+    yield start(lambda t, s, key: t + 1 if key in s else t, x, s, Numbered(1))
+    one.other = 1
+    yield SAME
+    one.number = 5
+    yield NEW_UNSEEN.of(x, s, Numbered(5))
+    one.number = 1
+    yield EITHER.of(x, s, Numbered(1))  # the entry that is split at the look-up fits any key
+
+
 @scenario(Kind.DICT)
 def a_default_dict_factory():
     d: Any = collections.defaultdict(int, a=x)

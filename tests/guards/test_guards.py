@@ -31,6 +31,7 @@ from framejit.guards.kinds import (
     KeyAbsent,
     Length,
     SetEquals,
+    StoredHashes,
     TensorMatch,
     TypeIs,
     ValueIs,
@@ -214,6 +215,33 @@ def test_in_order_of_dict(keys: list[int], data: st.DataObject, value: Any) -> N
         agrees(built, ordered)
 
 
+class ByNumber:
+    """An object whose hash may change while it is a key."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+@given(st.lists(st.integers(-(2**60), 2**60), max_size=4, unique=True), st.data(), values)
+@settings(deadline=None)
+def test_stored_hashes(numbers: list[int], data: st.DataObject, value: Any) -> None:
+    keys = list(map(ByNumber, numbers))
+    for container in (dict.fromkeys(keys), set(keys), frozenset(keys)):
+        order = list(container)
+        built = one(StoredHashes, tuple([hash(key) if data.draw(st.booleans()) else None for key in order]))
+        agrees(built, value)
+        assert agrees(built, container) and not agrees(built, {**dict.fromkeys(order), "more": 1})
+        for key in keys:
+            key.number ^= 8
+        assert agrees(built, container)  # its table has the hashes from before
+        assert agrees(built, dict.fromkeys(order)) is all(expected is None for expected in built.guards[0].hashes)  # type: ignore[attr-defined]
+        for key in keys:
+            key.number ^= 8
+
+
 @given(st.frozensets(scalars, max_size=3), values)
 @settings(deadline=None)
 def test_set_equals(elements: frozenset[Any], value: Any) -> None:
@@ -293,7 +321,8 @@ def test_every_kind_explains_itself() -> None:
     x, y = slot(root), slot(root, 1)
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
-        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
+        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), StoredHashes(x, HERE, (1, None)), IsMissing(x, HERE),
+            CodeIs(x, HERE, frame_function.__code__),
         DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
         Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True), LiesInBase(x, HERE, y),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),

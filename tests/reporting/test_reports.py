@@ -278,16 +278,25 @@ class Sub(torch.Tensor):
     pass
 
 
-class Custom:
+class Reading:
     """A key that compares by code of its own."""
 
     def __init__(self, value):
         self.value = value
+        self.looked_up = 0
 
     def __eq__(self, other):
-        return isinstance(other, Custom) and self.value == other.value
+        return isinstance(other, Reading) and self.value == other.value
 
     def __hash__(self):
+        return hash(self.value)
+
+
+class Custom(Reading):
+    """A key that counts how often it is looked up."""
+
+    def __hash__(self):
+        self.looked_up += 1
         return hash(self.value)
 
 
@@ -561,6 +570,10 @@ def without_grad(t):
         return t.mul_(2)
 
 
+def looks_up(t, names, key):
+    return t + names[key]
+
+
 HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: t + zlib.crc32(b"3") % 5, None, lambda t, n: t + n, lambda: (x, zlib.crc32(b"3") % 5)),
@@ -592,6 +605,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
+    ("FJ022", looks_up, lambda: (x, {Custom(1): 2}, Custom(1)), looks_up, lambda: (x, {Reading(1): 2}, Reading(1))),
     ("FJ023", lambda t: t * (torch.initial_seed() % 3), None, lambda t, seed: t * (seed % 3), lambda: (x, 7)),
     ("FJ024", lambda t: (framejit.skip_frame(), t + 1)[1], None, plain, None),
     ("FJ025", sets_stance, None, plain, None),

@@ -531,9 +531,10 @@ def object_hash(vm: VM, self: Object) -> Object:
     if self.source is not None and self.value is not MISSING:
         guard_address(vm, self, "hash()")
         return vm.const(object.__hash__(self.value))
-    if isinstance(self, IdentityConstant) and id(self.value) not in classes.STAND_INS:
+    is_by_identity = isinstance(self, IdentityConstant) or (self.is_knowable() and vm.raw_type_lookup(self.cls, "__hash__") is object.__hash__)
+    if is_by_identity and id(self.value) not in classes.STAND_INS:
         vm.guards.rest_on_process("the address of an object")
-        return vm.const(object.__hash__(self.value))
+        return vm.const(object.__hash__(self.constant(vm)))
     vm.unsupported(breaks.UnsupportedCall("hash() of an object made by the compiled function"))
 
 

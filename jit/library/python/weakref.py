@@ -20,6 +20,7 @@ from framejit.guards.source import MISSING, Item, Pinned, Proxied, Referent, Sou
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import ends_silently
+from framejit.objects.core.hash_keys import ReferenceKey
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, settle
 from framejit.objects.core.registry import app as traced_as
 from framejit.objects.core.registry import models, rules, unsupported, wrapper_for, wraps
@@ -93,7 +94,7 @@ class WeakReference(Object):
         raise NotImplementedError
 
     def hash_key(self, vm: VM) -> Any:
-        return weakref.ReferenceType, self.referent(vm).hash_key(vm)
+        return ReferenceKey(self.referent(vm).hash_key(vm))
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!=") or not isinstance(other, WeakReference):

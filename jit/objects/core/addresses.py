@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from framejit import breaks
+from framejit.objects.core.hash_keys import check_settled
 from framejit.objects.core.object import VM, Object
 
 LOWEST_ADDRESS = 1 << 12
@@ -21,6 +22,7 @@ def tell_keys_apart(vm: VM, key: Any, table: Iterable[Any]) -> None:
 
 def tell_tables_apart(vm: VM, a: Collection[Any], b: Collection[Any]) -> None:
     """Break if a hash key of one table may be equal to one of the other, which only running the program shows."""
+    check_settled((*a, *b))
     if any(may_be_address(key) and type(key) is not int for key in (*a, *b)):
         for key in a:
             tell_keys_apart(vm, key, () if key in b else b)

@@ -14,10 +14,10 @@ from framejit.guards.kinds import ValueIs
 from framejit.guards.relations import Distinct, Same
 from framejit.guards.source import MISSING
 from framejit.objects.core.addresses import may_be_address
+from framejit.objects.core.hash_keys import FieldsKey
 from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.core.registry import wrapper_for
 from framejit.program import classes
-from framejit.quick_dataclass import dataclass
 
 VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
 """Immutable types in C that compare and hash by value, without running code of the program's."""
@@ -60,7 +60,7 @@ def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fi
 
 
 def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
-    """A dict key or set element that hashes by its value.
+    """A dict key or set element that hashes by its value; MISSING if code of the program's hashes or compares it, or code in C that the trace doesn't know.
 
     If both special methods are C code of a type whose instances can't change, the value itself stands for it: a subclass of int
     that equals 1 is found as 1. Its identity is guarded, since nothing else determines its value.
@@ -70,23 +70,11 @@ def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
         return FieldsKey(id(obj.cls), tuple(field_key(vm, obj, name) for name in fields))
     owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
     if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
-        vm.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
+        return MISSING
     if obj.source is None or obj.value is MISSING:
         vm.unsupported(breaks.UnsupportedOperation(f"a {classes.qualname(obj.cls)} made by the compiled function as a key"))
     vm.guard(ValueIs, obj.source, obj.value)
     return obj.value
-
-
-@dataclass(frozen=True, slots=True)
-class FieldsKey:
-    """The hash key of an instance of a frozen dataclass, which is equal to others of its class with equal fields. `cls`: the identity of its class."""
-
-    cls: int
-    fields: tuple[Any, ...]
-
-    def __hash__(self) -> int:
-        """The instance's own hash, on which the order of sets depends."""
-        return hash(self.fields)
 
 
 def frozen_fields(cls: type, hashes: Any, equals: Any) -> tuple[str, ...] | None:
@@ -120,7 +108,7 @@ def field_key(vm: VM, obj: Object, name: str) -> Any:
     """The hash key of a field."""
     key = vm.observe(obj.getattr(vm, name)).hash_key(vm)
     if key != key or (may_be_address(key) and type(key) is not int):
-        vm.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
+        vm.unsupported(breaks.ComparesByPython(f"a {classes.qualname(obj.cls)} with nan or an address in it"))
     return key
 
 

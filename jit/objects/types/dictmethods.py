@@ -9,6 +9,7 @@ from typing import NoReturn
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects.core import abstract, differences, operators, text
+from framejit.objects.core.hash_keys import check_settled
 from framejit.objects.core.object import VM, Object, call_special
 from framejit.objects.core.registry import models, sets
 from framejit.objects.types import merging, numbereddict, typefields
@@ -329,6 +330,7 @@ def same_entries(vm: VM, left: dict[object, Entry], right: dict[object, Entry]) 
     """dict_equal."""
     if len(left) != len(right):
         return False
+    check_settled((*left, *right))
     for hash_key, (_, value) in list(left.items()):
         other = right.get(hash_key)
         if other is None or not operators.equal(vm, value, other[1]):

@@ -20,6 +20,7 @@ from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Item, Path, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.addresses import tell_keys_apart
+from framejit.objects.core.hash_keys import check_leaving
 from framejit.objects.core.object import VM, AddressKey, Codegen, Namespace, NotConstant, Object, settle, unhashable
 from framejit.objects.core.registry import wraps
 from framejit.objects.types.constobject import ConstObject, c_new, is_plain
@@ -27,6 +28,7 @@ from framejit.objects.types.dictkeys import PASSED_OVER, compares_by_identity, c
 from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.loadedmodules import going_through_modules, module_found
 from framejit.objects.types.openkeys import is_open, item_at_open_key
+from framejit.objects.types.storedkeys import stored_entries
 from framejit.program import classes
 
 Entry = tuple[Object, Object]
@@ -200,12 +202,7 @@ class DictObject(Namespace):
         elif ordered:
             vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict with objects as keys, whose order nothing guards"))
         else:
-            vm.guard(Length, source, len(keys))
-            for position, (key, original_value) in enumerate(dict.items(original)):  # looking keys up would run the program's __hash__
-                key_obj = vm.observe(vm.wrap(key, source.child(DictKey, position)))
-                known = self.entries.get(key) if is_plain(key) else None
-                value = known[1] if known is not None else vm.wrap(original_value, source.child(DictValueAt, position))
-                entries[key_obj.hash_key(vm)] = (key_obj, value)
+            return stored_entries(vm, source, original, self.entries)
         return entries
 
     def items(self, vm: VM) -> list[Entry]:
@@ -440,6 +437,7 @@ class DictObject(Namespace):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_simple():
+            check_leaving(self.entries, [key for key, _ in self.entries.values()], self)
             for key, value in self.entries.values():
                 cg.load(key)
                 cg.load(value)
@@ -459,6 +457,7 @@ class DictObject(Namespace):
     def emit_stores(self, cg: Codegen, entries: dict[Any, Entry]) -> None:
         """`dict[key] = value` for each, by the C type's own store."""
         setitem = OrderedDict.__setitem__ if self.family is OrderedDict else dict.__setitem__
+        check_leaving(entries, [key for key, _ in entries.values()], self)
         for hash_key, (key, value) in entries.items():
             if self.cls is dict:
                 cg.load(value)
@@ -489,6 +488,7 @@ class DictObject(Namespace):
             cg.load(self)
             cg.call_const(family.clear, 1)
             cg.pop_top()
+        check_leaving(self.removed, self.removed.values(), self)
         for key in () if self.rewritten else self.removed.values():
             cg.load(self)
             cg.load(key)

@@ -11,6 +11,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, differences, operators, text
+from framejit.objects.core.hash_keys import check_settled
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
 from framejit.objects.core.registry import models, wraps
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
@@ -146,6 +147,7 @@ dict_keys, dict_items = VIEW_TYPES[dict, KEYS], VIEW_TYPES[dict, ITEMS]
 
 def hash_keys(vm: VM, view: DictView) -> list[Any]:
     """The hash keys of the elements of a view of keys or items."""
+    check_settled(view.entries(vm))
     if view.kind is KEYS:
         return list(view.entries(vm))
     return [(key, vm.observe(value).hash_key(vm)) for key, (_, value) in view.entries(vm).items()]

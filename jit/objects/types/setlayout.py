@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from framejit.guards.source import MISSING, Pinned
-from framejit.objects.core.identities import FieldsKey
+from framejit.objects.core.hash_keys import parts
 from framejit.objects.core.object import Object
 from framejit.objects.types.constobject import is_plain
 
+T = TypeVar("T")
 ITSELF: Any = object()
 """Among the arguments of a step, stands for the set that the step changes."""
 
@@ -21,6 +22,10 @@ class Operand(Object):
 
     def real_set(self) -> Any:
         """A real set with the same table. Not to be changed by the caller."""
+        raise NotImplementedError
+
+    def has_objects_from_outside(self) -> bool:
+        """Return whether the real set has objects of the program's that hash by Python code, or another set with such in its history."""
         raise NotImplementedError
 
 
@@ -64,6 +69,11 @@ class SetLayout:
         self.made = made
         return made
 
+    def has_objects_from_outside(self) -> bool:
+        """Return whether `real` would need the table of a set from outside with objects that hash by Python code, in which no stand-ins would be found."""
+        operands = [arg for step in self.history() for arg in step.args if issubclass(type(arg), Operand)]
+        return any(operand.has_objects_from_outside() for operand in operands)
+
     def take(self) -> Any:
         """The real set, which the caller may change."""
         made = self.real() if self.made is None else self.made
@@ -103,6 +113,13 @@ def merged(steps: Iterable[SetLayout]) -> list[tuple[Callable[..., Any], tuple[A
     return calls
 
 
+def steps_with(kind: type[T], layout: SetLayout | None) -> Iterator[T]:
+    """The stand-ins of this kind among the arguments of all steps."""
+    for step in () if layout is None or layout is ARBITRARY else layout.history():
+        for arg in step.args:
+            yield from (part for part in (arg if type(arg) in (list, dict) else (arg,)) if isinstance(part, kind))
+
+
 def told(layout: SetLayout) -> tuple[tuple[str, Any], ...] | None:
     """The history as names of methods of an empty set, each with an argument that is a constant or a tuple of such; None if it can't be said so."""
     found: list[tuple[str, Any]] = []
@@ -132,9 +149,7 @@ def stand_in(key: Any) -> Any:
 
 def holds_object(key: Any) -> bool:
     """Return whether a hash key contains an Object that stands for its value."""
-    if type(key) is FieldsKey:
-        return holds_object(key.fields)
-    return issubclass(type(key), Object) or (type(key) in (tuple, frozenset) and any(map(holds_object, key)))
+    return issubclass(type(key), Object) or any(map(holds_object, parts(key)))
 
 
 def stand_ins(keys: Iterable[Any]) -> Any:

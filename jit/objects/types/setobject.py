@@ -15,6 +15,7 @@ from framejit.guards.set_order import order_after
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.addresses import tell_keys_apart
+from framejit.objects.core.hash_keys import PythonKey, check_leaving, python_keys
 from framejit.objects.core.object import (
     NUMBERS_OF_FIXED_HASH,
     VM,
@@ -29,7 +30,20 @@ from framejit.objects.core.registry import wrapper_for, wraps
 from framejit.objects.types.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.types.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.types.iterobject import IteratorObject
-from framejit.objects.types.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins, told
+from framejit.objects.types.setlayout import (
+    ARBITRARY,
+    EMPTY,
+    Operand,
+    SetLayout,
+    laid_out,
+    merged,
+    played,
+    stand_in,
+    stand_ins,
+    steps_with,
+    told,
+)
+from framejit.objects.types.storedkeys import stored_elements
 from framejit.program import classes
 
 set_iterator: Any = type(iter(set()))
@@ -68,27 +82,19 @@ class SetObject(Operand):
         if table is None:
             elements = list(self.family.__iter__(self.value))
             assert self.source is not None
-            if not all(map(is_fixed, elements)):
-                return self.open_objects(vm, self.source, elements)
             of_constants = all(map(is_plain, elements))
-            if self.cls is frozenset and not of_constants:
+            if not all(map(is_fixed, elements)):
+                table = stored_elements(vm, self.source, self.family, self.value)
+            elif self.cls is frozenset and not of_constants:
                 # It is immutable, and so are its elements: its identity determines all of it.
                 vm.guard(ValueIs, self.source, self.value)
             else:
                 vm.guard(SetEquals, self.source, tuple(elements))
-            known = [vm.const(element) if of_constants else vm.pin(element) for element in elements]
-            table = {element.hash_key(vm): element for element in known}
+            if table is None:
+                known = [vm.const(element) if of_constants else vm.pin(element) for element in elements]
+                table = {element.hash_key(vm): element for element in known}
             vm.trail.fill(self, "before", dict(table))
             vm.trail.fill(self, "table", table)
-        return table
-
-    def open_objects(self, vm: VM, source: Source, elements: list[Any]) -> dict[Any, Object]:
-        """Open a set of objects from outside, which each call finds by their places in the order of iteration."""
-        vm.guard(Length, source, len(elements))
-        known = [vm.observe(vm.wrap(element, source.child(SetElement, index))) for index, element in enumerate(elements)]
-        table = {element.hash_key(vm): element for element in known}
-        vm.trail.fill(self, "before", dict(table))
-        vm.trail.fill(self, "table", table)
         return table
 
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
@@ -102,6 +108,8 @@ class SetObject(Operand):
             self.reject_unseen(vm)
             if any(type(settle(element).source) is SetElement for element in table.values()):
                 vm.unsupported(breaks.UnsupportedOperation("the order of a set of objects that were in a set made outside the compiled function"))
+            if any(any(python_keys(key)) for key in table):
+                vm.unsupported(breaks.UnsupportedOperation("the order of a set of objects some of which hash by Python code"))
             return [(key, table[key]) for key in set(table)] if all(map(is_plain, table)) else list(table.items())
         self.reject_unseen(vm)
         keys = {stand_in(key): key for key in table}
@@ -120,6 +128,8 @@ class SetObject(Operand):
         """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
+        if self.layout is not None and self.layout.has_objects_from_outside():
+            vm.unsupported(breaks.UnsupportedOperation("the order of a set made from one that is made outside the compiled function"))
 
     def is_unseen(self) -> bool:
         """Return whether this is a set from outside that has been changed."""
@@ -136,6 +146,11 @@ class SetObject(Operand):
         if self.layout.operand is None:
             self.layout.operand = SetObject(dict(table), layout=self.layout)
         return self.layout.operand
+
+    def has_objects_from_outside(self) -> bool:
+        if self.source is not None:
+            return any(any(python_keys(key)) for key in (*self.before, *(self.table or ())))
+        return self.layout is not None and self.layout.has_objects_from_outside()
 
     def real_set(self) -> Any:
         return self.layout.real() if self.value is MISSING and self.layout is not None else self.value
@@ -292,6 +307,7 @@ class SetObject(Operand):
         if self.value is not MISSING:
             cg.load_const(self.value)
             return
+        self.check_leaving()
         assert self.layout is not None
         layout, elements = self.layout, {stand_in(key): element for key, element in self.table.items()}
         if layout is ARBITRARY:
@@ -315,11 +331,18 @@ class SetObject(Operand):
         if steps:
             emit_steps(cg, steps, elements)
 
+    def check_leaving(self) -> None:
+        """Restart the trace if generated code that makes the set, or changes it, might hash an element to another number than the program has."""
+        assert self.table is not None
+        used = {key: key.objects[0] for key in steps_with(PythonKey, self.layout)} | self.before | self.table
+        check_leaving(used, used.values(), self)
+
     def fill(self, cg: Codegen) -> None:
         fill_attrs(cg, self)
 
     def replay(self, cg: Codegen) -> None:
         assert self.table is not None and self.layout is not None
+        self.check_leaving()
         if self.layout is not ARBITRARY:
             cg.load(self)
             known = {stand_in(key): element for table in (self.before, self.table) for key, element in table.items()}
@@ -354,6 +377,8 @@ def emit_steps(cg: Codegen, steps: list[tuple[Callable[..., Any], tuple[Any, ...
 
 def emit_unchanged(cg: Codegen, operand: SetObject, copied: bool) -> None:
     """Push a set from outside as it was before the trace changed it. A copy has another table, which matters if its order does."""
+    if operand.has_objects_from_outside():
+        cg.unsupported(breaks.CannotReconstruct(f"a set made of a {classes.name(operand.cls)} of objects that was changed afterwards"))
     if operand.copy is None:
         operand.copy = operand.family(operand.value)
     if not copied and list(operand.copy) != list(operand.family.__iter__(operand.value)):
@@ -376,6 +401,10 @@ def emit_args(cg: Codegen, args: Iterable[Any], elements: dict[Any, Object], cop
                 cg.call_const(dict.fromkeys, 1)
         elif arg in elements:
             cg.load(elements[arg])
+        elif type(arg) is PythonKey:
+            cg.load(arg.objects[0])
+        elif any(python_keys(arg)):
+            cg.unsupported(breaks.CannotReconstruct("a set from which objects that hash by Python code have been taken"))
         else:
             cg.load_const(arg)
 
