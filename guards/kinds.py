@@ -402,6 +402,33 @@ class StoredHashes(Guard):
         return "has keys whose hashes are still those with which they were put in"
 
 
+def places_in_copy(value: Any) -> tuple[int, ...] | None:
+    """The places that the elements of a set or frozenset have in its order, in the order in which a copy goes through them; None for other types."""
+    if type(value) not in (set, frozenset):
+        return None
+    places = {id(element): place for place, element in enumerate(value)}
+    return tuple([places[id(element)] for element in set(value)])
+
+
+@dataclass(frozen=True, eq=False)
+class OrderOfCopy(Guard):
+    """A copy of an exact set or frozenset goes through its elements in this order, given by their places in the order of the set itself. The two orders differ
+    if the set's table has another size than a new one, or places of elements that were taken out."""
+
+    places: tuple[int, ...]
+    leaf: ClassVar[str] = "order_of_copy"
+    compared: ClassVar[str] = "places"
+    cost: ClassVar[int] = 3
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "keep the objects in a list or in the keys of a dict, whose order is that in which they were put in"
+
+    def check(self, value: Any, call: Call) -> bool:
+        return places_in_copy(value) == self.places
+
+    def expected(self) -> str:
+        return "has elements in such an order that a copy goes through them in the same order as before"
+
+
 def not_kept_alive(element: Any) -> Any:
     """A weak reference to an element of a set that is compared by identity; another element itself."""
     reference = Reference(element)

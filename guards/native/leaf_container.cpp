@@ -1,6 +1,8 @@
 /* leaf_container.cpp: leaves about lengths, keys and elements of the builtin containers, or of that part of their subclasses. */
 #include "tree.h"
 
+#include <vector>
+
 namespace framejit {
 
 /* By the memory of the builtin type, so that a subclass's __len__ isn't called. */
@@ -198,7 +200,7 @@ static const Registered<LeafKind> set_equals({
 
 /* Whether the hash in an entry of a table is the expected one; None stands for any. */
 static bool has_hash(Py_hash_t hash, PyObject *expected) {
-    return Py_IsNone(expected) || PyLong_AsSsize_t(expected) == hash; /* `read_hashes` has seen that it is such an int */
+    return Py_IsNone(expected) || PyLong_AsSsize_t(expected) == hash; /* `read_words` has seen that it is such an int */
 }
 
 /* So many keys or elements, whose hashes are in the table as they are in `hashes`, in the order of iteration. */
@@ -217,7 +219,8 @@ static bool has_hashes(PyObject *container, PyObject *hashes) {
     return true;
 }
 
-static bool read_hashes(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+/* Reads a tuple of ints that fit a word, or None. */
+static bool read_words(GuardTree &tree, Leaf &leaf, PyObject *payload) {
     if (!read_tuple(tree, leaf, payload)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(payload); i++) {
         PyObject *number = PyTuple_GET_ITEM(payload, i);
@@ -228,9 +231,35 @@ static bool read_hashes(GuardTree &tree, Leaf &leaf, PyObject *payload) {
 
 static const Registered<LeafKind> stored_hashes({
     .name = "stored_hashes",
-    .read = read_hashes,
+    .read = read_words,
     .holds = [](const Leaf &leaf, PyObject *value) { return has_hashes(value, leaf.object); },
     .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) { return PyDict_Check(value) && memo.has_version(node); },
+});
+
+/* A copy of the set goes through its elements in the order that these places in its own order make. No element is hashed or compared for that. */
+static bool has_order_of_copy(PyObject *set, PyObject *places) {
+    if (!(PySet_CheckExact(set) || PyFrozenSet_CheckExact(set)) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(places)) return false;
+    std::vector<PyObject *> elements;
+    PyObject *element, *copy = PySet_New(set);
+    if (copy == nullptr) {
+        PyErr_Clear();
+        return false;
+    }
+    for (Py_ssize_t position = 0; FJ_Set_Next(set, &position, &element);) elements.push_back(element);
+    size_t count = 0;
+    bool same = elements.size() == static_cast<size_t>(PyTuple_GET_SIZE(places));
+    for (Py_ssize_t position = 0; same && FJ_Set_Next(copy, &position, &element);) {
+        const auto place = static_cast<size_t>(PyLong_AsSsize_t(PyTuple_GET_ITEM(places, count++)));
+        same = place < elements.size() && elements[place] == element;
+    }
+    Py_DECREF(copy);
+    return same;
+}
+
+static const Registered<LeafKind> order_of_copy({
+    .name = "order_of_copy",
+    .read = read_words,
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_order_of_copy(value, leaf.object); },
 });
 
 }  // namespace framejit

@@ -30,11 +30,13 @@ from framejit.guards.kinds import (
     IsPresent,
     KeyAbsent,
     Length,
+    OrderOfCopy,
     SetEquals,
     StoredHashes,
     TensorMatch,
     TypeIs,
     ValueIs,
+    places_in_copy,
     same_constant,
 )
 from framejit.guards.relations import Distinct, Element, LiesInBase, Same, StorageAliasing
@@ -242,6 +244,23 @@ def test_stored_hashes(numbers: list[int], data: st.DataObject, value: Any) -> N
             key.number ^= 8
 
 
+@given(st.integers(0, 40), st.sets(st.integers(0, 40)), values)
+@settings(deadline=None)
+def test_order_of_copy(count: int, taken_out: set[int], value: Any) -> None:
+    keys = [ByNumber(number * 37) for number in range(count)]
+    elements = set(keys)
+    elements.difference_update([key for number, key in enumerate(keys) if number in taken_out])
+    for container in (elements, set(elements), frozenset(elements)):
+        places = places_in_copy(container)
+        assert places is not None and [list(container)[place] for place in places] == list(container.copy()) == list(frozenset(container))
+        built = one(OrderOfCopy, places)
+        agrees(built, value)
+        assert agrees(built, container)
+        agrees(built, elements)
+        assert not agrees(one(OrderOfCopy, (*places, len(places))), container)
+        assert len(places) < 2 or not agrees(one(OrderOfCopy, places[::-1]), container)
+
+
 @given(st.frozensets(scalars, max_size=3), values)
 @settings(deadline=None)
 def test_set_equals(elements: frozenset[Any], value: Any) -> None:
@@ -321,8 +340,8 @@ def test_every_kind_explains_itself() -> None:
     x, y = slot(root), slot(root, 1)
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
-        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), StoredHashes(x, HERE, (1, None)), IsMissing(x, HERE),
-            CodeIs(x, HERE, frame_function.__code__),
+        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), StoredHashes(x, HERE, (1, None)),
+            OrderOfCopy(x, HERE, (0,)), IsMissing(x, HERE), CodeIs(x, HERE, frame_function.__code__),
         DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
         Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True), LiesInBase(x, HERE, y),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),

@@ -252,7 +252,8 @@ def make_set(vm: VM, iterable: Object | None = None) -> SetObject:
     if iterable is None:
         return SetObject({}, layout=SetLayout(None, set))
     table, arg = operand(vm, iterable)
-    return SetObject(dict(table), layout=laid_out(EMPTY, set.update, arg))
+    layout, original = laid_out(EMPTY, set.update, arg), vm.observe(iterable)
+    return original.copy_as(vm, set, layout) if isinstance(original, SetObject) else SetObject(dict(table), layout=layout)
 
 
 @models(frozenset)
@@ -268,7 +269,10 @@ def new_frozenset(vm: VM, cls: type, iterable: Object | None) -> Object:
         return SetObject({}, cls, layout=SetLayout(None, frozenset))
     table, arg = operand(vm, iterable)
     is_frozen = isinstance(arg, SetObject) and arg.family is frozenset
-    return SetObject(dict(table), cls, layout=laid_out(None, frozenset.union if is_frozen else frozenset, arg))
+    layout, original = laid_out(None, frozenset.union if is_frozen else frozenset, arg), vm.observe(iterable)
+    if isinstance(original, SetObject) and cls is frozenset:
+        return original.copy_as(vm, cls, layout)
+    return SetObject(dict(table), cls, layout=layout)
 
 
 @models(set.__new__)
@@ -328,7 +332,7 @@ def clear(vm: VM, self: SetObject) -> Object:
 
 @models(set.copy)
 def copy(vm: VM, self: SetObject) -> Object:
-    return SetObject(dict(self.open(vm)), layout=laid_out(None, set.copy, self.operand(vm)))
+    return self.copy_as(vm, set, laid_out(None, set.copy, self.operand(vm)))
 
 
 @models(frozenset.copy)

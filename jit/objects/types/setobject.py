@@ -9,7 +9,7 @@ from typing import Any
 from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.container_sources import SetElement
-from framejit.guards.kinds import Length, SetEquals, ValueIs
+from framejit.guards.kinds import Length, OrderOfCopy, SetEquals, ValueIs, places_in_copy
 from framejit.guards.relations import Element, cannot_equal_others
 from framejit.guards.set_order import order_after
 from framejit.guards.source import MISSING, Source
@@ -55,9 +55,10 @@ class SetObject(Operand):
     """A set or frozenset, or an instance of a subclass. `table` maps hash keys to elements; None until one from outside is opened.
 
     `layout`: the history of the set; for one with a real value, the changes that the trace has made since, None if there are none.
+    `copied`: the set of objects from outside of which this is a copy, as long as it is one; `has_order`: whether the trace has gone through the copy.
     """
 
-    __slots__ = ("table", "before", "layout", "copy")
+    __slots__ = ("table", "before", "layout", "copy", "copied", "has_order")
 
     def __init__(
         self, table: dict[Any, Object] | None, cls: type = set, source: Source | None = None, value: Any = MISSING, layout: SetLayout | None = None
@@ -70,6 +71,8 @@ class SetObject(Operand):
         self.before: dict[Any, Object] = {}
         self.layout = layout
         self.copy: Any = None  # of the real set, as a constant for generated code
+        self.copied: SetObject | None = None
+        self.has_order = False
 
     @property
     def family(self) -> Any:
@@ -104,6 +107,8 @@ class SetObject(Operand):
             self.rest_on_hashes(vm, table)
         if self.layout is None or len(table) < 2:
             return list(table.items())
+        if self.copied is not None:
+            return self.in_order_of_copy(vm, self.copied)
         if self.layout is ARBITRARY:
             self.reject_unseen(vm)
             if any(type(settle(element).source) is SetElement for element in table.values()):
@@ -115,6 +120,24 @@ class SetObject(Operand):
         keys = {stand_in(key): key for key in table}
         return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
 
+    def in_order_of_copy(self, vm: VM, original: SetObject) -> list[tuple[Any, Object]]:
+        """(hash key, element) of a copy of a set from outside, in its order of iteration, which is guarded."""
+        places = places_in_copy(original.value)
+        assert places is not None and original.source is not None
+        vm.guard(OrderOfCopy, original.source, places)
+        vm.trail.fill(self, "has_order", True)
+        return [list(original.before.items())[place] for place in places]
+
+    def copy_as(self, vm: VM, cls: type, layout: SetLayout) -> SetObject:
+        """A set or frozenset that is made as a copy of this one. `layout`: its history."""
+        made = SetObject(dict(self.open(vm)), cls, layout=layout)
+        is_kept = self.source is not None and self.layout is None and self.cls is self.family
+        if is_kept and any(type(settle(element).source) is SetElement for element in self.before.values()):
+            made.copied = self
+        else:
+            made.copied = self.copied
+        return made
+
     def rest_on_hashes(self, vm: VM, table: Mapping[Any, Object]) -> None:
         """Note that the order of iteration may be another one in other processes, unless it is guarded, or follows from the hashes of numbers."""
         is_guarded = self.source is not None and self.cls is not frozenset and self.layout is None
@@ -124,10 +147,14 @@ class SetObject(Operand):
             if layout is None or steps is None or vm.guards.vouch(order_after, steps) != tuple(layout.real()):
                 vm.guards.rest_on_process("the order of a set")
 
-    def reject_unseen(self, vm: VM) -> None:
+    def reject_changed(self, vm: VM) -> None:
         """Break for a set from outside: its order after a change depends on more than its elements and their order before."""
         if self.source is not None:
             vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
+
+    def reject_unseen(self, vm: VM) -> None:
+        """Break for a set whose order depends on the table of one from outside, apart from that one's own order."""
+        self.reject_changed(vm)
         if self.layout is not None and self.layout.has_objects_from_outside():
             vm.unsupported(breaks.UnsupportedOperation("the order of a set made from one that is made outside the compiled function"))
 
@@ -142,7 +169,7 @@ class SetObject(Operand):
             return MISSING
         if self.layout is None or self.family is frozenset:
             return self
-        self.reject_unseen(vm)
+        self.reject_changed(vm)
         if self.layout.operand is None:
             self.layout.operand = SetObject(dict(table), layout=self.layout)
         return self.layout.operand
@@ -157,8 +184,14 @@ class SetObject(Operand):
 
     def step(self, vm: VM, method: Callable[..., Any], *args: Any) -> None:
         """Record a change of the table in the layout, and announce it."""
+        self.part_from_copied(vm)
         vm.trail.set(self, "layout", laid_out(self.layout, method, *args))
         self.changed(vm)
+
+    def part_from_copied(self, vm: VM) -> None:
+        """Note that the set isn't a copy of another one any more, since it changes."""
+        if self.copied is not None:
+            vm.trail.set(self, "copied", None)
 
     def items(self, vm: VM) -> list[Object]:
         """The elements in the order of iteration."""
@@ -203,6 +236,7 @@ class SetObject(Operand):
         else:
             found, layout = self.layout.pop()
             key = found if found in table else next(key for key in table if stand_in(key) is found)
+        self.part_from_copied(vm)
         vm.trail.set(self, "table", {other: element for other, element in table.items() if other != key})
         vm.trail.set(self, "layout", layout)
         self.changed(vm)
@@ -308,6 +342,9 @@ class SetObject(Operand):
             cg.load_const(self.value)
             return
         self.check_leaving()
+        if self.has_order and self.copied is not None:
+            self.emit_copy(cg, self.copied)
+            return
         assert self.layout is not None
         layout, elements = self.layout, {stand_in(key): element for key, element in self.table.items()}
         if layout is ARBITRARY:
@@ -330,6 +367,13 @@ class SetObject(Operand):
             cg.call_const(method, len(args))
         if steps:
             emit_steps(cg, steps, elements)
+
+    def emit_copy(self, cg: Codegen, original: SetObject) -> None:
+        """Push a copy of a set from outside, made as the program makes it: the trace knows its order."""
+        if original.layout is not None:
+            cg.unsupported(breaks.CannotReconstruct(f"a copy of a {classes.name(original.cls)} of objects that was changed afterwards"))
+        cg.load(original)
+        cg.call_const(self.cls, 1)
 
     def check_leaving(self) -> None:
         """Restart the trace if generated code that makes the set, or changes it, might hash an element to another number than the program has."""

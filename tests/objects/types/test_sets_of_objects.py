@@ -109,7 +109,8 @@ def test_objects_that_compare_by_their_own_code():
 
 
 @pytest.mark.parametrize("function", [
-    lambda items: [item.value for item in set(items)], lambda items: (items.add(Item(4)), [item.value for item in items])[1], lambda items: items.pop().value,
+    lambda items: (items.add(Item(4)), [item.value for item in items])[1], lambda items: items.pop().value,
+    lambda items: [item.value for item in items | {Item(5)}], lambda items: (items.add(Item(4)), [item.value for item in set(items)])[1],
 ])  # fmt: skip
 def test_orders_that_depend_on_addresses_are_left_to_python(function):
     def program(compile):
@@ -117,6 +118,71 @@ def test_orders_that_depend_on_addresses_are_left_to_python(function):
         return [type(f(x, {Item(value) for value in range(3)})[1]) for _ in range(2)]
 
     agree_over_calls(program, stops=True)
+
+
+COPIES = {
+    "set": lambda items: set(items),
+    "copy": lambda items: items.copy(),
+    "frozenset": lambda items: frozenset(items),
+    "a copy of a copy": lambda items: frozenset(set(items).copy()),
+}
+
+
+def sets_with_gaps(make):
+    """Sets with elements taken out, whose tables are larger than those of copies and may have another order."""
+    for count in (0, 1, 3, 8, 40):
+        made = [make(value) for value in range(count)]
+        items = set(made)
+        yield items
+        items.difference_update(made[::2])
+        yield items
+        items.update(make(value) for value in range(100, 104))
+        yield items
+
+
+@pytest.mark.parametrize("make", [Item, Equal])
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_going_through_copies(copied, make):
+    def through(t, items):
+        copy = copied(items)
+        return t + len(copy), [item.value for item in copy], copy
+
+    for items in sets_with_gaps(make):
+        framejit.reset()
+        compiled = framejit.compile(through, backend="eager")
+        for _ in range(2):
+            expected, found = through(x, items), compiled(x, items)
+            assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+            assert [item.value for item in found[2]] == found[1] and type(found[2]) is type(expected[2]) and found[2] is not items
+        assert not framejit.statistics()["reasons"] and not framejit.statistics()["recompiles"]
+
+
+def test_a_copy_that_changes_while_it_is_gone_through():
+    def program(compile):
+        def thinned(t, items):
+            for item in items.copy():
+                if item.value % 2:
+                    items.discard(item)
+            return t + len(items)
+
+        items = {Item(value) for value in range(6)}
+        return [compile(thinned)(x, items), sorted(item.value for item in items)]
+
+    agree_over_calls(program)
+
+
+def test_the_order_of_a_copy_that_changes_is_left_to_python():
+    def changed(t, items):
+        copy = set(items)
+        before = [item.value for item in copy]
+        copy.add(Item(9))
+        return t + 1, before, sorted(item.value for item in copy), [item.value for item in copy]
+
+    items = {Item(value) for value in range(4)}
+    framejit.reset()
+    found = framejit.compile(changed, backend="eager")(x, items)
+    assert found[1] == [item.value for item in set(items)] and found[2] == [0, 1, 2, 3, 9] and sorted(found[3]) == found[2]
+    assert framejit.statistics()["reasons"]
 
 
 def test_an_object_of_a_set_that_is_found_elsewhere_too():
