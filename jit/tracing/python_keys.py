@@ -188,7 +188,10 @@ class PythonKeys:
                 self._reject(each.obj, "which has changed since it was a key")
 
     def check_leaving(self, keys: Sequence[tuple[PythonKey, Sequence[Object]]], table: Object) -> None:
-        vm, known = self._vm, [self._known[id(obj)] for _, objects in keys for obj in objects]
+        vm = self._vm
+        known = [self._known[id(obj)] for _, objects in keys for obj in objects if id(obj) in self._known]  # others are equal constants
+        if not known:
+            return
         changes, later = self._changes_since(known), later_changes(vm.effects.order(), table)
         in_one_place = Counter(each.key.number for each in known)
         for each in known:

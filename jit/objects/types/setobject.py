@@ -33,6 +33,7 @@ from framejit.objects.types.iterobject import IteratorObject
 from framejit.objects.types.setlayout import (
     ARBITRARY,
     EMPTY,
+    ITSELF,
     Operand,
     SetLayout,
     laid_out,
@@ -355,7 +356,7 @@ class SetObject(Operand):
             cg.load_const(self.cls)
             emit_args(cg, args, elements)
             cg.call_const(c_new(self.cls), len(args) + 1)
-        elif method is set and steps and steps[0][0] is set.update:
+        elif method is set and steps and steps[0][0] is set.update and steps[0][1][0] is not ITSELF:
             (first,) = steps.pop(0)[1]
             emit_args(cg, first if type(first) is list else (first,), elements, True)
             if type(first) is list:
@@ -378,8 +379,9 @@ class SetObject(Operand):
     def check_leaving(self) -> None:
         """Restart the trace if generated code that makes the set, or changes it, might hash an element to another number than the program has."""
         assert self.table is not None
-        used = {key: key.objects[0] for key in steps_with(PythonKey, self.layout)} | self.before | self.table
-        check_leaving(used, used.values(), self)
+        dropped = {key: key.objects[0] for key in steps_with(PythonKey, self.layout)}
+        for used in (dropped, self.before, self.table):
+            check_leaving(used, used.values(), self)
 
     def fill(self, cg: Codegen) -> None:
         fill_attrs(cg, self)

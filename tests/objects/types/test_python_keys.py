@@ -280,6 +280,20 @@ def dropped_from_a_set(x: torch.Tensor) -> Any:
     return points, x + 1
 
 
+def joined_with_itself(x: torch.Tensor) -> Any:
+    empty: set[Any] = set()
+    empty.update(empty)
+    points = {Point(1)}
+    points |= points
+    return empty, points, x + 1
+
+
+def equal_constants(x: torch.Tensor, points: Any) -> Any:
+    points.symmetric_difference_update([Number(3), 4, Number(5)])
+    points.add(Number(5))
+    return len(points), 3 in points, 4 in points, 5 in points, x + 1
+
+
 def paths(x: torch.Tensor) -> Any:
     table = {pathlib.PurePosixPath("a/b"): 2.0, pathlib.PurePosixPath("a"): 3.0}
     return x * table[pathlib.PurePosixPath("a") / "b"]
@@ -299,7 +313,7 @@ def searched(x: torch.Tensor) -> Any:
 
 PROGRAMS = [
     made_inside, positions, specs, collections_of_them, inside_others, with_classes_and_constants, equal_to_numbers, subclasses_of_tuple, never_equal, one_hash,
-    kept_hashes, sets, order_of_a_set, dropped_from_a_set, paths, searched,
+    kept_hashes, sets, order_of_a_set, dropped_from_a_set, joined_with_itself, paths, searched,
 ]  # fmt: skip
 
 
@@ -384,6 +398,10 @@ def test_a_dict_from_outside() -> None:
 
 def test_a_set_from_outside() -> None:
     one_graph(outside_set, X, {Point(1, 2), Point(3, 4)}, Point(3, 4))
+
+
+def test_a_set_from_outside_with_constants_that_are_equal_to_objects() -> None:
+    one_graph(equal_constants, X, {"a", 3})
 
 
 def test_keys_that_keep_their_hash_from_outside() -> None:
