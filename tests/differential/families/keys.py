@@ -53,6 +53,44 @@ class Clash(Key):
         return opaque(self.k) == 1
 
 
+class Spot:
+    """Its methods only compute, so that they are traced."""
+
+    def __init__(self, k):
+        self.k = k
+
+    def __repr__(self):
+        return f"Spot({self.k})"
+
+    def __eq__(self, other):
+        return self.k == other.k if isinstance(other, Spot) else NotImplemented
+
+    def __hash__(self):
+        return hash(("spot", self.k))
+
+
+class Even(Spot):
+    def __eq__(self, other):
+        return self.k % 2 == (other.k if isinstance(other, Spot) else other) % 2 if isinstance(other, (Spot, int)) else False
+
+    def __hash__(self):
+        return self.k % 2
+
+
+class Kept(Spot):
+    kept = None
+
+    def __hash__(self):
+        if self.kept is None:
+            self.kept = hash(self.k)
+        return self.kept
+
+    __eq__ = Spot.__eq__
+
+
+SPOTS = {Spot(1): "one", Spot(2): "two", Kept(1): "kept"}
+
+
 class Missing(dict):
     def __missing__(self, key):
         LOG.append(("missing", key))
@@ -98,13 +136,16 @@ FAMILY = Family(
             "k", "1", "True", "1.0", "n", "'a'", "'b'", "Grade.LOW", "Grade.HIGH", "Kin({i})", "Kin(1)", "KinText('a')", "np.int64(1)",
             "np.float64(1.0)", "np.str_('a')", "Key({i})", "Key(1)", "Key(1, True)", "Key('a')", "Clash({i})", "None", "(1, 'a')",
             "(True, KinText('a'))", "(Grade.LOW, 'a')", "2.5", "0", "False", "-0.0", "{i}", "frozenset([1])", "frozenset([Grade.LOW])",
+            "Spot(1)", "Spot({i})", "Even({i})", "Even(2)", "Kept(1)", "Kept({i})", "(Spot(1), 'a')", "frozenset([Spot({i})])",
             "float('nan')", "int", "x", "[1]", "''.join(['a'])", "complex(1)", "b'a'", "Pair(1, 'a')",
         ),
         "h": (
             "e", "{{1: n, 'a': m}}", "{{True: n}}", "{{{k}: {i}, {k}: {i}}}", "Missing(a=n)", "Filling(e)", "Refusing({{1: n}})",
             "User({{1: n}})", "defaultdict(list, {{1: [n]}})", "OrderedDict([(1, n), ('a', m)])", "Counter([1, True, n, 'a'])",
             "ChainMap({{1: n}}, {{'a': m}})", "{{Grade.LOW: n, 2: m}}", "{{Key(1): n}}", "dict.fromkeys([1, 'a', n])", "{{np.int64(1): n}}",
-            "{{Kin(1): n, KinText('a'): m}}", "dict(zip('ab', (n, m)))", "{{Clash(1): n, Key(2): m}}", "{{}}", "dict(FIXED)", "d",
+            "{{Kin(1): n, KinText('a'): m}}", "dict(zip('ab', (n, m)))", "{{Clash(1): n, Key(2): m}}",
+            "{{Spot({i}): n, Even({i}): m}}", "dict(SPOTS)", "dict.fromkeys({{Spot(1), Kept(2), 1}}, n)",
+            "{{}}", "dict(FIXED)", "d",
         ),
         "i": (
             "1", "len(e)", "len({{{k}: 1, {k}: 2}})", "len({h})", "len({{{k}, {k}, {k}}})", "e.get({k}, {i}) or n", "(1 in {h}) + 1",
@@ -115,7 +156,8 @@ FAMILY = Family(
             "x", "{{1: x, 'a': y}}[Grade.LOW]", "{{1: x, 'a': y}}.get({k}, y)", "{{Kin(1): x}}[1]", "{{1: x, True: y}}[1]",
             "{{{k}: x}}.get({k}, y)", "Filling({{1: x}})[1]",
         ),
-        "c": ("n > m", "{k} in e", "{k} in FIXED", "{k} == {k}", "{h} == {h}", "e.keys() >= {{1}}", "{k} in {{1, 'a'}}"),
+        "c": ("n > m", "{k} in e", "{k} in FIXED", "{k} in SPOTS",
+              "{{{k}, Spot(1)}} >= {{Spot({i})}}", "{k} == {k}", "{h} == {h}", "e.keys() >= {{1}}", "{k} in {{1, 'a'}}"),
     },
     breaking={
         "k": ("Key(opaque({i}))", "Clash(opaque({i}))", "Kin({bi})", "opaque({i})", "x.sum().item()", "Key({bi}, True)"),
