@@ -75,10 +75,12 @@ class Trail:
     What is stacked are tuples, a record's class and its fields: records are made where somebody asks for them, which is rare.
     """
 
-    __slots__ = ("_stack",)
+    __slots__ = ("_stack", "undoing")
 
     def __init__(self) -> None:
         self._stack: list[tuple[type[TrailRecord], Any, Any, Any]] = []
+        self.undoing = False
+        """True while mutations are taken back."""
 
     def set(self, owner: object, field: str, value: Any) -> None:
         """`setattr(owner, field, value)`, undoable: the owner has changed."""
@@ -116,13 +118,16 @@ class Trail:
 
     def undo_to(self, mark: int) -> None:
         """Take back every mutation since `mark`."""
-        stack = self._stack
-        while len(stack) > mark:
-            kind, owner, what, how = stack.pop()
-            if kind is FieldSet or kind is FieldFilled:
-                setattr(owner, what, how)
-            else:
-                what(*how)
+        stack, self.undoing = self._stack, True
+        try:
+            while len(stack) > mark:
+                kind, owner, what, how = stack.pop()
+                if kind is FieldSet or kind is FieldFilled:
+                    setattr(owner, what, how)
+                else:
+                    what(*how)
+        finally:
+            self.undoing = False
 
     def forget(self) -> None:
         """Keep all mutations: nothing can be taken back any more."""

@@ -35,7 +35,7 @@ class KeysTrace(Trace, Protocol):
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """An object that has become a key: the key, and the trail's position and the instruction at that time.
+    """An object that has become a key: the key, and the trail's position and the instruction at that time. `checked`: the position when it was last looked up.
 
     `hashed`, `compared`: the values from outside that were looked at to hash it, and to compare it.
     """
@@ -46,6 +46,7 @@ class Known:
     place: tuple[CodeType, int]
     hashed: list[Object]
     compared: list[Object]
+    checked: int
 
 
 class PythonKeys:
@@ -58,32 +59,54 @@ class PythonKeys:
         self._known: dict[int, Known] = {}
         self._by_hash: dict[int, list[PythonKey]] = {}
         self._constants: dict[tuple[int, type, Any], bool] = {}
+        self._answers: dict[tuple[int, int], bool] = {}
 
     def key_of(self, obj: Object) -> PythonKey:
         """The key of an object. Breaks if it can't be found by running `__hash__` and `__eq__` here."""
-        vm, place = self._vm, self._vm.place()
-        number, hashed = self._hash(obj)
-        compared: list[Object] = []
-        known = self._known.get(id(obj))
+        vm, place, known = self._vm, self._vm.place(), self._known.get(id(obj))
+        is_checked = known is not None and self._is_as_checked(known)
+        number, hashed = (known.key.number, known.hashed) if known is not None and is_checked else self._hash(obj)
         if known is not None and known.key.number != number:
             self._reject(obj, "which has changed since it was a key")
         self._check_addresses(obj, number)
         mark = vm.trail.mark()
+        compared: list[Object] = [] if known is None else known.compared
         keys = self._by_hash.setdefault(number, [])
-        equal = [key for key in list(keys) if self._belongs(obj, key, compared)]
-        if len(equal) > 1 or (known is not None and equal != [known.key]):
+        count = len(keys)
+        equal = [key for key in list(keys) if self._belongs(obj, key, compared, is_checked)]
+        if len(equal) > 1 or len(keys) > count or (known is not None and equal != [known.key]):
             self._reject(obj, "whose comparisons contradict each other")
-        if known is not None:
-            return known.key
-        if not equal:
-            equal = [PythonKey(number, self)]
-            keys.append(equal[0])
-            vm.trail.learned(self, keys.pop)
-        equal[0].objects.append(obj)
-        vm.trail.learned(self, equal[0].objects.pop)
-        self._known[id(obj)] = Known(obj, equal[0], mark, place, hashed, compared)
-        vm.trail.learned(self, self._known.pop, id(obj))
-        return equal[0]
+        if known is None:
+            known = self._new(obj, number, equal, Known(obj, PythonKey(number, self), mark, place, hashed, compared, mark))
+        vm.trail.learned(self, setattr, known, "checked", known.checked)
+        known.checked = vm.trail.mark()
+        return known.key
+
+    def _new(self, obj: Object, number: int, equal: Sequence[PythonKey], known: Known) -> Known:
+        """Note an object that becomes a key. `equal`: the key of other objects that it is equal to, if there is one."""
+        trail, keys = self._vm.trail, self._by_hash[number]
+        if equal:
+            known.key = equal[0]
+        else:
+            keys.append(known.key)
+            trail.learned(self, keys.pop)
+        known.key.objects.append(obj)
+        trail.learned(self, known.key.objects.pop)
+        self._known[id(obj)] = known
+        trail.learned(self, self._known.pop, id(obj))
+        for (key, _, constant), answer in list(self._constants.items()):
+            if key == id(known.key) and self._equals_constant(known, constant) is not answer:
+                self._reject(obj, "whose comparisons contradict each other")
+        return known
+
+    def _is_as_checked(self, known: Known) -> bool:
+        """Return whether nothing has changed on which the hash of an object, or its comparisons with others, may depend, since it was last looked up."""
+        changes = self._changes_since(known.checked)
+        if not changes:
+            return True
+        others = [self._known[id(obj)] for key in self._by_hash[known.key.number] for obj in key.objects]
+        reached = reachable(self._vm, [value for each in others for value in (each.obj, *each.hashed, *each.compared)])
+        return not any(reached.is_changed_by(record) or is_outside_change(reached, record) for _, record in changes)
 
     def _hash(self, obj: Object) -> tuple[int, list[Object]]:
         """`hash(obj)`, and the values from outside that were looked at for it. A second call must do nothing but return the same number."""
@@ -100,22 +123,24 @@ class PythonKeys:
             self._reject(obj, "whose hash differs from call to call")
         return number, looked_at
 
-    def _belongs(self, obj: Object, key: PythonKey, compared: list[Object]) -> bool:
-        """Return whether an object is equal to those of a key: to all of them, or to none."""
-        answers = {obj is other or self._are_equal(obj, other, compared) for other in key.objects}
+    def _belongs(self, obj: Object, key: PythonKey, compared: list[Object], is_checked: bool) -> bool:
+        """Return whether an object is equal to those of a key, as CPython compares those in a table with it: to all of them, or to none. `is_checked`: whether
+        nothing has changed since it was last compared."""
+        answers = {obj is other or self._are_equal(other, obj, compared, is_checked) for other in key.objects}
         if len(answers) > 1:
             self._reject(obj, "whose comparisons contradict each other")
         return answers.pop()
 
-    def _are_equal(self, obj: Object, other: Object, compared: list[Object]) -> bool:
-        """Return whether two objects with the same hash are equal, whichever of them a table has."""
-        found, seen = self._compared(other, obj)
-        reflected, more = self._compared(obj, other)
-        if found != reflected:
-            self._reject(obj, "whose comparisons contradict each other")
-        compared += seen + more
-        self._known[id(other)].compared.extend(seen + more)
-        return found
+    def _are_equal(self, left: Object, right: Object, compared: list[Object], is_checked: bool) -> bool:
+        """Return whether `left == right`."""
+        pair = id(left), id(right)
+        if not is_checked or pair not in self._answers:
+            found, looked_at = self._compared(left, right)
+            compared += looked_at
+            self._known[id(left)].compared.extend(looked_at)
+            self._vm.trail.learned(self, restore, self._answers, pair, self._answers.get(pair))
+            self._answers[pair] = found
+        return self._answers[pair]
 
     def _compared(self, left: Object, right: Object) -> tuple[bool, list[Object]]:
         """`left == right`, and the values from outside that were looked at for it."""
@@ -162,37 +187,56 @@ class PythonKeys:
             self._vm.unsupported(breaks.ComparesByPython(f"a {classes.qualname(obj.cls)}, which has the hash of another object"))
 
     def equals(self, key: PythonKey, other: Any) -> bool:
+        vm, name = self._vm, (id(key), type(other), other)
+        answer = self._constants.get(name) if is_plain(other) else None
+        known = [self._known[id(obj)] for obj in key.objects]
+        if vm.trail.undoing or (vm.frame is None and answer is not None):
+            return bool(answer)
+        if vm.frame is None:
+            vm.restart(known[0].place, breaks.ComparesByPython(f"a {classes.qualname(known[0].obj.cls)}, which has the hash of a key of another kind,"))
         if not is_plain(other):
-            self._reject(key.objects[0], "which has the hash of a key of another kind")
-        name = id(key), type(other), other
-        if name not in self._constants:
-            answers = {self._equals_constant(obj, other) for obj in key.objects}
+            self._reject(known[0].obj, "which has the hash of a key of another kind")
+        if answer is None:
+            answers = {self._equals_constant(each, other) for each in known}
             if len(answers) > 1:
-                self._reject(key.objects[0], "whose comparisons contradict each other")
-            self._constants[name] = answers.pop()
-            self._vm.trail.learned(self, self._constants.pop, name)
-        return self._constants[name]
+                self._reject(known[0].obj, "whose comparisons contradict each other")
+            answer = self._constants[name] = answers.pop()
+            vm.trail.learned(self, self._constants.pop, name)
+        elif not all(map(self._is_as_checked, known)):
+            self._reject(known[0].obj, "which has changed since it was a key")
+        return answer
 
-    def _equals_constant(self, obj: Object, constant: Any) -> bool:
-        found, looked_at = self._compared(obj, self._vm.const(constant))
-        self._known[id(obj)].compared.extend(looked_at)
+    def _equals_constant(self, known: Known, constant: Any) -> bool:
+        found, looked_at = self._compared(known.obj, self._vm.const(constant))
+        known.compared.extend(looked_at)
         return found
 
     # Keys that change.
 
     def check_settled(self, keys: Sequence[PythonKey]) -> None:
         known = [self._known[id(obj)] for key in keys for obj in key.objects]
-        changes = self._changes_since(known)
+        changes = self._changes_since(min(each.mark for each in known))
         for each in known:
             if has_changed(reachable(self._vm, [each.obj, *each.hashed, *each.compared]), each, changes):
                 self._reject(each.obj, "which has changed since it was a key")
+        for number in {key.number for key in keys}:
+            for key in list(self._by_hash[number]):
+                for obj in list(key.objects):
+                    self._check_either_way(obj, number)
+
+    def _check_either_way(self, obj: Object, number: int) -> None:
+        """Break if an object isn't equal to those that are equal to it, or is equal to others: where two tables meet, either may be asked."""
+        known = self._known[id(obj)]
+        equal = [key for key in list(self._by_hash[number]) if self._belongs(obj, key, known.compared, True)]
+        if equal != [known.key]:
+            self._reject(obj, "whose comparisons contradict each other")
 
     def check_leaving(self, keys: Sequence[tuple[PythonKey, Sequence[Object]]], table: Object) -> None:
         vm = self._vm
         known = [self._known[id(obj)] for _, objects in keys for obj in objects if id(obj) in self._known]  # others are equal constants
         if not known:
             return
-        changes, later = self._changes_since(known), later_changes(vm.effects.order(), table)
+        changes, later = self._changes_since(min(each.mark for each in known)), later_changes(vm.effects.order(), table)
         in_one_place = Counter(each.key.number for each in known)
         for each in known:
             is_compared = table.source is not None or in_one_place[each.key.number] > 1  # with what else is in the table
@@ -200,14 +244,21 @@ class PythonKeys:
             if id(table) in reached.made or has_changed(reached, each, changes) or any(map(reached.has_outside, later)):
                 vm.restart(each.place, breaks.ComparesByPython(f"a {classes.qualname(each.obj.cls)}, which the program changes besides,"))
 
-    def _changes_since(self, known: Sequence[Known]) -> list[tuple[int, TrailRecord]]:
-        """The records of changes since the first of these objects became a key, with their positions on the trail."""
-        start = min(each.mark for each in known)
+    def _changes_since(self, start: int) -> list[tuple[int, TrailRecord]]:
+        """The records of changes since a position of the trail, with their positions."""
         records = enumerate(self._vm.trail.since(start), start)
         return [(position, record) for position, record in records if isinstance(record, (Changed, FieldSet, EffectAnnounced))]
 
     def _reject(self, obj: Object, reason: str) -> NoReturn:
         self._vm.unsupported(breaks.ComparesByPython(f"a {classes.qualname(obj.cls)}, {reason},"))
+
+
+def restore(answers: dict[tuple[int, int], bool], pair: tuple[int, int], before: bool | None) -> None:
+    """Take back an answer."""
+    if before is None:
+        del answers[pair]
+    else:
+        answers[pair] = before
 
 
 def has_changed(reached: Reached, known: Known, changes: Sequence[tuple[int, TrailRecord]]) -> bool:

@@ -74,7 +74,10 @@ class UserObject(Object):
             vm.effects.mutated(self)
 
     def _restore(self, slots: dict[MemberDescriptorType, Object | None], stored: dict[MemberDescriptorType, None]) -> None:
-        self.slots, self.stored = slots, stored
+        self.slots.clear()  # the dicts stay, since records of what the trace has learned before have them
+        self.slots.update(slots)
+        self.stored.clear()
+        self.stored.update(stored)
 
     def replaced(self) -> list[tuple[Source, Object]]:
         source = self.source

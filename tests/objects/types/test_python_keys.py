@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from agreement import agree, agree_over_calls, raising
+from undo import undoing
 
 import framejit
 
@@ -322,6 +323,14 @@ def test_keys_that_the_program_makes(program: Any) -> None:
     one_graph(program, X)
 
 
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_instructions_that_are_undone_and_repeated(program: Any) -> None:
+    for seed in range(3 if program is paths else 1):
+        framejit.reset()
+        with undoing(0.3, f"{program.__name__} {seed}"):
+            agree(program, X, calls=1)
+
+
 class Unhashable(Point):
     __hash__ = None  # type: ignore[assignment]
 
@@ -542,6 +551,58 @@ def test_equality_that_contradicts_itself() -> None:
 
     assert "contradict" in split(near, X)
     assert "contradict" in split(greedy, X)
+
+
+def test_an_object_that_equals_another_and_a_number_that_the_other_does_not_equal() -> None:
+    class Equals(Same):
+        def __eq__(self, other: object) -> bool:
+            return bool(self.value == (other.value if isinstance(other, Same) else other))
+
+        __hash__ = Same.__hash__
+
+    def program(x: torch.Tensor) -> Any:
+        return Same(1) in {1}, Equals(1) in {Same(1)}, Equals(1) in {1}, x + 1
+
+    assert "contradict" in split(program, X)
+
+
+def test_an_object_that_was_equal_to_a_number() -> None:
+    def program(x: torch.Tensor) -> Any:
+        key = Number(3)
+        key.shift = 0  # type: ignore[attr-defined]
+        table: dict[Any, Any] = {key: x}
+        found = 3 in table
+        Number.__eq__, before = (lambda self, other: False), Number.__eq__  # type: ignore[method-assign, assignment]
+        try:
+            return found, 3 in table, key in table, x + 1
+        finally:
+            Number.__eq__ = before  # type: ignore[method-assign]
+
+    class Shifted(Same):
+        def __eq__(self, other: object) -> bool:
+            return self.value == other
+
+        __hash__ = Same.__hash__
+
+    def changed(x: torch.Tensor) -> Any:
+        key = Shifted(1)
+        table = {key: x}
+        found = 1 in table
+        key.value = 2
+        return found, 1 in table, x + 1
+
+    split(program, X)
+    assert "FJ022" in split(changed, X)
+
+
+def test_a_number_that_gives_way_to_an_equal_object() -> None:
+    def program(x: torch.Tensor, points: Any) -> Any:
+        points.discard(3)
+        points.add(Number(3))
+        return 3 in points, len(points), x + 1
+
+    framejit.reset()
+    agree(program, X, {3, 5}, fullgraph=False)
 
 
 def test_keys_that_change_while_they_are_in() -> None:
