@@ -64,7 +64,7 @@ class PythonKeys:
     def key_of(self, obj: Object) -> PythonKey:
         """The key of an object. Breaks if it can't be found by running `__hash__` and `__eq__` here."""
         vm, place, known = self._vm, self._vm.place(), self._known.get(id(obj))
-        is_checked = known is not None and self._is_as_checked(known)
+        is_checked = known is not None and self._is_as_checked(known, self._with_hash(known.key.number))
         number, hashed = (known.key.number, known.hashed) if known is not None and is_checked else self._hash(obj)
         if known is not None and known.key.number != number:
             self._reject(obj, "which has changed since it was a key")
@@ -78,6 +78,8 @@ class PythonKeys:
             self._reject(obj, "whose comparisons contradict each other")
         if known is None:
             known = self._new(obj, number, equal, Known(obj, PythonKey(number, self), mark, place, hashed, compared, mark))
+        if not is_checked:
+            self._check_constants(known)
         vm.trail.learned(self, setattr, known, "checked", known.checked)
         known.checked = vm.trail.mark()
         return known.key
@@ -94,19 +96,25 @@ class PythonKeys:
         trail.learned(self, known.key.objects.pop)
         self._known[id(obj)] = known
         trail.learned(self, self._known.pop, id(obj))
-        for (key, _, constant), answer in list(self._constants.items()):
-            if key == id(known.key) and self._equals_constant(known, constant) is not answer:
-                self._reject(obj, "whose comparisons contradict each other")
         return known
 
-    def _is_as_checked(self, known: Known) -> bool:
-        """Return whether nothing has changed on which the hash of an object, or its comparisons with others, may depend, since it was last looked up."""
+    def _with_hash(self, number: int) -> list[Known]:
+        """The objects with a hash that have become keys."""
+        return [self._known[id(obj)] for key in self._by_hash[number] for obj in key.objects]
+
+    def _is_as_checked(self, known: Known, others: Sequence[Known]) -> bool:
+        """Return whether nothing has changed since an object was last looked up on which its hash, or its comparisons with these others, may depend."""
         changes = self._changes_since(known.checked)
-        if not changes:
-            return True
-        others = [self._known[id(obj)] for key in self._by_hash[known.key.number] for obj in key.objects]
-        reached = reachable(self._vm, [value for each in others for value in (each.obj, *each.hashed, *each.compared)])
-        return not any(reached.is_changed_by(record) or is_outside_change(reached, record) for _, record in changes)
+        return not changes or not any(has_changed(self._read_by(each), changes, max(each.mark, known.checked)) for each in (known, *others))
+
+    def _read_by(self, known: Known) -> Reached:
+        return reachable(self._vm, [known.obj, *known.hashed, *known.compared])
+
+    def _check_constants(self, known: Known) -> None:
+        """Break if an object doesn't compare as its key does with the constants that this has been compared with."""
+        for (key, _, constant), answer in list(self._constants.items()):
+            if key == id(known.key) and self._equals_constant(known, constant) is not answer:
+                self._reject(known.obj, "whose comparisons contradict each other")
 
     def _hash(self, obj: Object) -> tuple[int, list[Object]]:
         """`hash(obj)`, and the values from outside that were looked at for it. A second call must do nothing but return the same number."""
@@ -202,7 +210,7 @@ class PythonKeys:
                 self._reject(known[0].obj, "whose comparisons contradict each other")
             answer = self._constants[name] = answers.pop()
             vm.trail.learned(self, self._constants.pop, name)
-        elif not all(map(self._is_as_checked, known)):
+        elif not all(self._is_as_checked(each, ()) for each in known):
             self._reject(known[0].obj, "which has changed since it was a key")
         return answer
 
@@ -217,19 +225,16 @@ class PythonKeys:
         known = [self._known[id(obj)] for key in keys for obj in key.objects]
         changes = self._changes_since(min(each.mark for each in known))
         for each in known:
-            if has_changed(reachable(self._vm, [each.obj, *each.hashed, *each.compared]), each, changes):
+            if has_changed(self._read_by(each), changes, each.mark):
                 self._reject(each.obj, "which has changed since it was a key")
-        for number in {key.number for key in keys}:
-            for key in list(self._by_hash[number]):
-                for obj in list(key.objects):
-                    self._check_either_way(obj, number)
+        for each in [each for number in {key.number for key in keys} for each in self._with_hash(number)]:
+            self._check_either_way(each)
 
-    def _check_either_way(self, obj: Object, number: int) -> None:
+    def _check_either_way(self, known: Known) -> None:
         """Break if an object isn't equal to those that are equal to it, or is equal to others: where two tables meet, either may be asked."""
-        known = self._known[id(obj)]
-        equal = [key for key in list(self._by_hash[number]) if self._belongs(obj, key, known.compared, True)]
+        equal = [key for key in list(self._by_hash[known.key.number]) if self._belongs(known.obj, key, known.compared, True)]
         if equal != [known.key]:
-            self._reject(obj, "whose comparisons contradict each other")
+            self._reject(known.obj, "whose comparisons contradict each other")
 
     def check_leaving(self, keys: Sequence[tuple[PythonKey, Sequence[Object]]], table: Object) -> None:
         vm = self._vm
@@ -241,7 +246,7 @@ class PythonKeys:
         for each in known:
             is_compared = table.source is not None or in_one_place[each.key.number] > 1  # with what else is in the table
             reached = reachable(vm, [each.obj, *each.hashed, *(each.compared if is_compared else ())])
-            if id(table) in reached.made or has_changed(reached, each, changes) or any(map(reached.has_outside, later)):
+            if id(table) in reached.made or has_changed(reached, changes, each.mark) or any(map(reached.has_outside, later)):
                 vm.restart(each.place, breaks.ComparesByPython(f"a {classes.qualname(each.obj.cls)}, which the program changes besides,"))
 
     def _changes_since(self, start: int) -> list[tuple[int, TrailRecord]]:
@@ -261,9 +266,9 @@ def restore(answers: dict[tuple[int, int], bool], pair: tuple[int, int], before:
         answers[pair] = before
 
 
-def has_changed(reached: Reached, known: Known, changes: Sequence[tuple[int, TrailRecord]]) -> bool:
-    """Return whether one of these values, on which the hash of an object or its comparisons may depend, has changed since it became a key."""
-    since = [record for position, record in changes if position >= known.mark]
+def has_changed(reached: Reached, changes: Sequence[tuple[int, TrailRecord]], start: int) -> bool:
+    """Return whether one of these values has changed since a position of the trail, according to records with their positions."""
+    since = [record for position, record in changes if position >= start]
     return any(reached.is_changed_by(record) or is_outside_change(reached, record) for record in since)
 
 

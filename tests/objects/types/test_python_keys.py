@@ -232,6 +232,13 @@ def equal_to_numbers(x: torch.Tensor) -> Any:
     return table[3], table[Number(4)], 13 in table, Number(13) in table, Number(4) in {4}, {3, Number(3)}, list(table), Number(14) == 4
 
 
+def numbers_among_equal_hashes(x: torch.Tensor) -> Any:
+    table: dict[Any, Any] = {Same(number): number for number in range(5)}
+    table[1] = 7
+    table[Same(5)] = 8
+    return table[1], Same(9) in table, table[Same(3)], len(table), x + 1
+
+
 def subclasses_of_tuple(x: torch.Tensor) -> Any:
     table = {Version((1, 2)): x}
     return table[Version((1, 2))], (1, 2) in table, Version((1,)) in table
@@ -313,7 +320,8 @@ def searched(x: torch.Tensor) -> Any:
 
 
 PROGRAMS = [
-    made_inside, positions, specs, collections_of_them, inside_others, with_classes_and_constants, equal_to_numbers, subclasses_of_tuple, never_equal, one_hash,
+    made_inside, positions, specs, collections_of_them, inside_others, with_classes_and_constants, equal_to_numbers,
+    numbers_among_equal_hashes, subclasses_of_tuple, never_equal, one_hash,
     kept_hashes, sets, order_of_a_set, dropped_from_a_set, joined_with_itself, paths, searched,
 ]  # fmt: skip
 
@@ -589,7 +597,7 @@ def test_an_object_that_was_equal_to_a_number() -> None:
         table = {key: x}
         found = 1 in table
         key.value = 2
-        return found, 1 in table, x + 1
+        return found, key in table, 1 in table, x + 1
 
     split(program, X)
     assert "FJ022" in split(changed, X)
