@@ -15,7 +15,7 @@ from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.sequence import COMPARISONS, compare_sets
 from framejit.objects.types.setlayout import EMPTY, ITSELF, SetLayout, laid_out, stand_ins
-from framejit.objects.types.setobject import SetIterator, SetObject
+from framejit.objects.types.setobject import SetIterator, SetObject, looked_up
 
 Table = dict[Any, Object]
 
@@ -296,12 +296,6 @@ def set_init(vm: VM, self: SetObject, iterable: Object | None = None) -> Object:
 def add(vm: VM, self: SetObject, item: Object) -> Object:
     self.add(vm, item)
     return NONE
-
-
-def looked_up(vm: VM, item: Object) -> Any:
-    """The hash key by which an element is looked up: for a set, that of its frozenset."""
-    item = vm.observe(item)
-    return frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else abstract.set_element(vm, item)
 
 
 @models(set.discard)

@@ -23,6 +23,7 @@ from framejit.objects.core.object import (
     Namespace,
     NotConstant,
     Object,
+    Raise,
     settle,
     unhashable,
 )
@@ -257,7 +258,7 @@ class SetObject(Operand):
         return not all(map(is_fixed, elements)) and all(map(cannot_equal_others, elements))
 
     def has(self, vm: VM, item: Object) -> bool:
-        """Membership; a set is looked up as the frozenset of its elements (Objects/setobject.c: set_contains)."""
+        """Membership (Objects/setobject.c: set_contains)."""
         item = vm.observe(item)
         if self.has_objects() and is_plain_object(vm, item):
             is_in = item.source is not None and any(element is item.value for element in self.family.__iter__(self.value))
@@ -265,8 +266,7 @@ class SetObject(Operand):
                 assert self.source is not None
                 vm.relate(Element, item.source, self.source, is_in)
             return is_in
-        key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else abstract.set_element(vm, item)
-        return self.holds(vm, key)
+        return self.holds(vm, looked_up(vm, item))
 
     def holds(self, vm: VM, key: Any) -> bool:
         """Membership of the element with this hash key."""
@@ -488,6 +488,19 @@ class SetIterator(IteratorObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))
+
+
+def looked_up(vm: VM, item: Object) -> Any:
+    """The hash key by which an element is looked up or taken out: for a set that can't be hashed, that of its frozenset."""
+    item = vm.observe(item)
+    if not isinstance(item, SetObject) or item.family is not set:
+        return abstract.set_element(vm, item)
+    if vm.raw_type_lookup(item.cls, "__hash__") is None:
+        return frozenset(item.open(vm))
+    try:
+        return abstract.set_element(vm, item)
+    except Raise:
+        vm.unsupported(breaks.UnsupportedOperation(f"the look-up of a {classes.name(item.cls)} in a set, since its __hash__ raises an exception"))
 
 
 def is_plain_object(vm: VM, item: Object) -> bool:

@@ -375,6 +375,35 @@ def test_hashes_of_all_kinds(cls: type) -> None:
     one_graph(program, X)
 
 
+def test_sets_that_hash_by_their_own_code() -> None:
+    class Hashed(set):  # type: ignore[type-arg]
+        def __hash__(self) -> int:
+            return 5
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    class ByIdentity(set):  # type: ignore[type-arg]
+        __hash__ = object.__hash__
+        __eq__ = object.__eq__
+
+    class Refusing(set):  # type: ignore[type-arg]
+        def __hash__(self) -> int:
+            raise TypeError("no hash")
+
+    def program(x: torch.Tensor, cls: Any) -> Any:
+        one = cls([1])
+        sets: set[Any] = {frozenset([1])}
+        was_in = one in sets, {1} in sets
+        raised = raising(lambda: sets.add(one))[0]
+        found = was_in, one in sets, cls([1]) in sets, raising(lambda: sets.remove(one)), one in sets, len(sets), raised
+        return found, raising(lambda: sets.discard(set([1]))), len(sets), x + 1
+
+    one_graph(program, X, Hashed)
+    one_graph(program, X, ByIdentity)
+    assert "look-up of a Refusing" in split(program, X, Refusing)
+
+
 def test_a_missing_key_is_in_the_error() -> None:
     def program(x: torch.Tensor, key: Point) -> Any:
         try:
