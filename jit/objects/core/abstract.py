@@ -433,6 +433,8 @@ def hash_key_as(vm: VM, value: Object, use: str) -> Any:
         if raised.exc.cls is not TypeError:
             raise
         exception: Any = raised.exc
+        if [vm.observe(arg).cls for arg in exception.args] != [str]:
+            vm.unsupported(breaks.UnsupportedOperation(f"a {use} whose __hash__ raises a TypeError with other arguments than a text"))
         text = exception.args[0].constant(vm)
     vm.raise_(TypeError, f"cannot use '{full_type_name(vm, value)}' as a {use} ({text})")
 

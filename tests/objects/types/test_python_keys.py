@@ -348,6 +348,11 @@ class Raising(Point):
         raise ValueError("no hash")
 
 
+class RaisingAlone(Point):
+    def __hash__(self) -> int:
+        raise TypeError
+
+
 class Wrong(Point):
     def __hash__(self) -> int:
         return "text"  # type: ignore[return-value]  # noqa: PLE0309
@@ -373,6 +378,11 @@ def test_hashes_of_all_kinds(cls: type) -> None:
         return raising(lambda: {cls(1): x}[cls(1)]), raising(lambda: cls(1) in {1, 2}), raising(lambda: len({cls(1), cls(2)})), x + 1
 
     one_graph(program, X)
+
+
+def test_a_hash_that_raises_an_error_without_a_text() -> None:
+    framejit.reset()
+    agree(lambda x: (raising(lambda: {RaisingAlone(1): x}), raising(lambda: {RaisingAlone(1)}), x + 1), X, fullgraph=False)
 
 
 def test_sets_that_hash_by_their_own_code() -> None:
