@@ -1,8 +1,8 @@
 """`dataclass` as in the standard library, for framejit's own classes: a class is made in an eighth of the time.
 
-The standard library compiles up to seven methods for each class; here, that is only `__init__`, when the first instance is made, and the others are made
-without compiling anything. framejit makes some two hundred such classes when it is imported and first used, which took more time than everything else that
-its modules do when they are loaded; a process makes instances of half of them.
+The standard library compiles up to seven methods for each class. Here, that is only `__init__`, when the first instance is made, and once for all classes with
+as many fields; the others are made without compiling anything. framejit makes some two hundred such classes when it is imported and first used, which took more
+time than everything else that its modules do when they are loaded; a process makes instances of half of them.
 
 Type checkers take the decorator for the standard library's, so that they report assignments to the fields of a frozen class. At run time nothing does,
 which also makes instances in half the time. Classes that users see are made by the standard library.
@@ -11,9 +11,11 @@ which also makes instances in half the time. Classes that users see are made by 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ else:
 
 
 def compiled_when_called(cls: type) -> Callable[..., None]:
-    """Return an `__init__` for a dataclass that is compiled when it is first called, and then replaces itself."""
+    """Return an `__init__` for a dataclass that is made when it is first called, and then replaces itself."""
     compiled: Callable[..., None] | None = None
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -55,26 +57,36 @@ def compiled_when_called(cls: type) -> Callable[..., None]:
 
 
 def compiled_init(cls: type) -> Callable[..., None]:
-    """Compile the `__init__` of a dataclass, each field of which is a parameter."""
-    names: dict[str, Any] = {"__absent__": object()}
-    parameters, lines = ["__self__, /"], ["pass"]
-    for field in dataclasses.fields(cls):
-        name, value = field.name, field.name
-        assert field.init and not field.kw_only, f"{cls.__qualname__}.{name} isn't an ordinary parameter"
-        if field.default_factory is not dataclasses.MISSING:
-            names[f"__make_{name}__"] = field.default_factory
-            parameters.append(f"{name}=__absent__")
-            value = f"__make_{name}__() if {name} is __absent__ else {name}"
-        elif field.default is not dataclasses.MISSING:
-            names[f"__default_{name}__"] = field.default
-            parameters.append(f"{name}=__default_{name}__")
-        else:
-            parameters.append(name)
-        lines.append(f"__self__.{name} = {value}")
-    exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(lines), names)
-    made: Callable[..., None] = names["__init__"]
+    """Make the `__init__` of a dataclass, each field of which is a parameter, from the code of another one that has as many."""
+    fields = dataclasses.fields(cls)
+    for field in fields:
+        assert field.init and not field.kw_only, f"{cls.__qualname__}.{field.name} isn't an ordinary parameter"
+    made_anew = tuple([index for index, field in enumerate(fields) if field.default_factory is not dataclasses.MISSING])
+    code, renamed = init_code(len(fields), made_anew), {f"field_{index}": field.name for index, field in enumerate(fields)}
+    names, variables = (tuple([renamed.get(name, name) for name in before]) for before in (code.co_names, code.co_varnames))
+    defaults = [ABSENT if index in made_anew else field.default for index, field in enumerate(fields)]
+    made = FunctionType(
+        code.replace(co_names=names, co_varnames=variables),
+        {"__absent__": ABSENT, **{f"make_{index}": fields[index].default_factory for index in made_anew}},
+        argdefs=tuple([value for value in defaults if value is not dataclasses.MISSING]),
+    )
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
+
+
+ABSENT = object()
+"""The default of a parameter of which a new value is made for each instance."""
+
+
+@functools.cache
+def init_code(count: int, made_anew: tuple[int, ...]) -> CodeType:
+    """The code of an `__init__` for fields that are named by their indices, `field_0` and so on. `made_anew`: the indices of those with a default factory."""
+    lines = ["pass", *[f"if field_{index} is __absent__: field_{index} = make_{index}()" for index in made_anew]]
+    lines += [f"__self__.field_{index} = field_{index}" for index in range(count)]
+    names: dict[str, Any] = {}
+    exec(f"def __init__({', '.join(['__self__, /', *[f'field_{index}' for index in range(count)]])}):\n    " + "\n    ".join(lines), names)
+    code: CodeType = names["__init__"].__code__
+    return code
 
 
 def compare_by_fields(cls: type, hashable: bool, own: frozenset[str]) -> None:

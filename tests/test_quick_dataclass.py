@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from framejit import quick_dataclass
 from framejit.quick_dataclass import dataclass
 
 
@@ -129,6 +130,22 @@ def test_a_constructor_is_compiled_by_the_first_instance():
     assert (one.items, one.second, two.first, two.second) == ([], 7, 2, 3) and one.items is not two.items
     before(two, 5)
     assert two.first == 5
+
+
+def test_constructors_of_as_many_fields_are_compiled_once():
+    @dataclass
+    class Other:
+        """A class of as many fields, one of which is made anew, as Documented."""
+
+        name: str
+        made: dict[str, int] = dataclasses.field(default_factory=dict)
+        number: int = 1
+
+    make(dataclass)["Documented"](1)
+    before = quick_dataclass.init_code.cache_info()
+    one, two = Other("a"), Other("b", number=2)
+    assert quick_dataclass.init_code.cache_info().misses == before.misses and one.__init__.__qualname__.endswith("Other.__init__")
+    assert (one.name, one.made, one.number, two.name, two.made, two.number) == ("a", {}, 1, "b", {}, 2) and one.made is not two.made
 
 
 def test_a_constructor_that_the_class_has_been_given_stays():
