@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ else:
         """Make a class a dataclass. `how`: other parameters of the standard library's decorator, of which `order` and `unsafe_hash` must be absent."""
 
         def made(cls: type) -> type:
-            own = frozenset(name for name, value in vars(cls).items() if value is not None)
+            own, init = frozenset(name for name, value in vars(cls).items() if value is not None), how.get("init", True)
             # The standard library puts the signature of `__init__` into the text of a class without a docstring.
-            later = how.get("init", True) and "__init__" not in own and "__doc__" in own and not hasattr(cls, "__post_init__")
-            cls = dataclasses.dataclass(cls, repr=False, eq=False, **(how | {"init": False} if later else how))
-            if later:
+            is_plain = "__doc__" in own and not hasattr(cls, "__post_init__") and how.keys() <= {"init", "slots"} and not (init and "__init__" in own)
+            cls = with_fields(cls, how.get("slots", False)) if is_plain else dataclasses.dataclass(cls, repr=False, eq=False, **how)
+            if is_plain and init:
                 cls.__init__ = compiled_when_called(cls)
             if repr and "__repr__" not in own:
                 cls.__repr__ = represent
@@ -39,6 +39,50 @@ else:
             return cls
 
         return made if cls is None else made(cls)
+
+
+@dataclasses.dataclass
+class Sample:
+    field: int
+
+
+FIELD: Any = dataclasses.fields(Sample)[0]._field_type  # type: ignore[attr-defined]
+"""The mark of a field that belongs to instances."""
+
+
+def with_fields(cls: type, slots: bool) -> type:
+    """Give a class what the standard library's functions on dataclasses read. The annotations are texts: those of a module with `from __future__ import
+    annotations`. `slots`: the class that is returned is another one, whose instances have their fields in slots."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__[-1:0:-1]:
+        found |= vars(base).get("__dataclass_fields__", {})
+    for name, annotation in cls.__annotations__.items():
+        if annotation.partition("[")[0] != "ClassVar":
+            default = getattr(cls, name, dataclasses.MISSING)
+            if isinstance(default, dataclasses.Field):
+                field: Any = default
+                if field.default is dataclasses.MISSING:
+                    delattr(cls, name)
+                else:
+                    setattr(cls, name, field.default)
+            else:
+                field = dataclasses.field(default=dataclasses.MISSING if isinstance(default, MemberDescriptorType) else default)
+            found[name] = field
+            field.name, field.type, field._field_type, field.kw_only = name, annotation, FIELD, False
+    made: Any = cls if not slots else with_slots(cls, tuple(found))
+    made.__dataclass_fields__, made.__dataclass_params__ = found, vars(Sample)["__dataclass_params__"]
+    if "__match_args__" not in vars(made):
+        made.__match_args__ = tuple(found)  # type: ignore[misc]
+    return made  # type: ignore[no-any-return]
+
+
+def with_slots(cls: type, names: tuple[str, ...]) -> type:
+    """A class like this one, whose instances have attributes of these names in slots."""
+    inherited = set[str]().union(*[vars(base).get("__slots__", ()) for base in cls.__mro__[1:]])
+    namespace = {name: value for name, value in vars(cls).items() if name not in (*names, "__dict__", "__weakref__")}
+    made = type(cls)(cls.__name__, cls.__bases__, {**namespace, "__slots__": tuple([name for name in names if name not in inherited])})
+    made.__qualname__ = cls.__qualname__
+    return made
 
 
 def compiled_when_called(cls: type) -> Callable[..., None]:
