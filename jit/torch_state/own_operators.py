@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch._library import simple_registry
+from torch._library import autograd, simple_registry
 from torch._ops import OpOverload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +51,15 @@ class Operator:
         """Register `function(ctx, *gradients)`, which gives the arguments' gradients. `remember(ctx, inputs, output)` keeps in `ctx` what it needs."""
 
         def register(function: F) -> F:
-            torch.library.register_autograd(f"{NAMESPACE}::{self.name}", function, setup_context=remember, lib=LIBRARY)
+            # torch.library.register_autograd does this too, but makes torch's kernel, and several classes for it, at once.
+            made: Callable[..., Any] | None = None
+
+            def kernel(keys: Any, *args: Any) -> Any:
+                nonlocal made
+                made = made or autograd.make_autograd_impl(self.overload, autograd.Info(function, remember))
+                return made(keys, *args)
+
+            LIBRARY.impl(self.name, kernel, "Autograd", with_keyset=True)
             return function
 
         return register
