@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # The backend eager needs none of these.
 in_contexts = when_needed("framejit.backends.in_contexts")
 view_geometry = when_needed("framejit.backends.view_geometry")
+copied_calls = when_needed("framejit.backends.regions.copied_calls")
 pieced = when_needed("framejit.backends.regions.pieced")
 regions = when_needed("framejit.backends.regions.regions")
 
@@ -64,7 +65,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
         if not backend.needs_contexts:
-            fn, boxed = unbox(call_backend(backend, request.gm, [info.value for info in request.inputs]))
+            fn, boxed = _run_by_node(request, switches)
         else:
             pieces = regions.pieces_to_compile(request)
             compile_whole = in_contexts.compile_in_contexts
@@ -84,6 +85,16 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = _in_inference_mode(fn)
     kinds = len({piece.key for piece in pieces}) or 1
     return CompiledGraph(_with_inputs_of_calls(fn, boxed, request.inputs), boxed, backend.name, tuple(guards), _trains(request), kinds)
+
+
+def _run_by_node(request: GraphRequest, switches: Sequence[fx.Node]) -> tuple[Callable[..., Any], bool]:
+    """The callable of a graph that needs no contexts, and whether it is boxed. With the backend eager, equal calls of modules share their code."""
+    backend, gm = request.backend, request.gm
+    if request.copies and backend.trusted and backend.runs_nodes and request.regions is not False and not switches:
+        parts = copied_calls.cut_at_copies(gm.graph, request.copies)
+        if parts:
+            return copied_calls.compile_parts(request, parts, lambda part: call_backend(backend, part, [])), True
+    return unbox(call_backend(backend, gm, [info.value for info in request.inputs]))
 
 
 def _with_inputs_of_calls(fn: Callable[..., Any], boxed: bool, inputs: Sequence[InputInfo]) -> Callable[..., Any]:

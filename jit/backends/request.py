@@ -73,6 +73,7 @@ class GraphRequest:
         reaches: finds, in a graph with these spent results, the inputs that only gradients of some results reach, with the indices of these; None if gradients
             aren't recorded, or if autograd records each operator.
         piece: which piece of the trace's graph it is; None for a whole graph.
+        copies: for each call of a module that the trace has copied, its nodes, each with the one that it is a copy of. Some may have been removed.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
     """
 
@@ -89,6 +90,7 @@ class GraphRequest:
     regions: bool | None = None
     reaches: Callable[[fx.Graph, Iterable[int]], Mapping[int, frozenset[int]]] | None = None
     piece: int | None = None
+    copies: Sequence[Mapping[fx.Node, fx.Node]] = ()
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
 
     @property

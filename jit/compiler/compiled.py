@@ -22,8 +22,6 @@ from framejit.backends.request import (
     ShapeGuard,
     StorageOverlapGuard,
 )
-from framejit.backends.undefined_gradients import with_optional_gradients, with_undefined_gradients
-from framejit.compiler.backward_guards import BackwardGuards
 from framejit.compiler.graph_errors import GraphErrors, OperatorErrors, of_graph, of_operators
 from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
@@ -32,12 +30,17 @@ from framejit.compiler.traced import Attempt
 from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.relations import Same, StorageAliasing
-from framejit.guards.source import Call
+from framejit.guards.source import Call, Source
 from framejit.guards.tensor_spec import aliasing_among
 from framejit.library.random.draws import drawn_from
 from framejit.library.torch.autograd.partly_reached import optional_reach, partly_reached
+from framejit.process.when_needed import when_needed
 from framejit.quick_dataclass import dataclass
 from framejit.report import STATISTICS, counted
+
+# Only graphs whose code autograd runs later, and backends that are one node of autograd, need these.
+backward_guards = when_needed("framejit.compiler.backward_guards")
+undefined_gradients = when_needed("framejit.backends.undefined_gradients")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +78,11 @@ def compile_planned(planned: Planned) -> Compiled:
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
     if optional is not None:
-        fn = with_optional_gradients(fn, compiled.boxed, optional)
+        fn = undefined_gradients.with_optional_gradients(fn, compiled.boxed, optional)
     elif reached and compiled.kinds == 1:
-        fn = with_undefined_gradients(fn, compiled.boxed, reached)
+        fn = undefined_gradients.with_undefined_gradients(fn, compiled.boxed, reached)
     if planned.later:
-        fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, BackwardGuards(planned.later))
+        fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, backward_guards.BackwardGuards(planned.later))
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):
@@ -107,7 +110,7 @@ def request_of(planned: Planned) -> GraphRequest:
     backend = attempt.request.options.backend if node is None or not node.differentiated_twice else RECORDED
     request = GraphRequest(
         gm=graph.gm,
-        inputs=inputs_of(graph),
+        inputs=inputs_of(graph, builder.inputs.described),
         shape_env=builder.fakes.shape_env,
         fake_mode=builder.fakes.mode,
         backend=backend,
@@ -117,31 +120,32 @@ def request_of(planned: Planned) -> GraphRequest:
         spent=graph.spent,
         changed=graph.mutated,
         regions=attempt.request.options.regions,
+        copies=graph.copies,
     )
     records = backend.takes.one_autograd_node and records_gradients(request)
     return replace(request, reaches=partly_reached) if records else request
 
 
-def inputs_of(graph: GraphResult) -> list[InputInfo]:
-    """The graph's inputs as the backend sees them. If several have the same source name, all but the first get a number."""
+def inputs_of(graph: GraphResult, described: Callable[[Source], str]) -> list[InputInfo]:
+    """The graph's inputs as the backend sees them, with the texts of their paths. If several have the same source name, all but the first get a number."""
     inputs: list[InputInfo] = []
     names: dict[str, int] = {}
-    for described in graph.inputs:
-        name = described.source.describe()
+    for each in graph.inputs:
+        name = described(each.source)
         count = names[name] = names.get(name, -1) + 1
         inputs.append(
             InputInfo(
-                name=described.name,
+                name=each.name,
                 source_name=f"{name}#{count}" if count else name,
-                value=described.value,
-                is_parameter=described.is_parameter,
-                is_buffer=described.is_buffer,
-                static=described.static,
-                symbolic_context=described.symbolic,
-                origin=described.source,
-                is_subclass=described.kind.is_disguised,
-                is_wrapper=described.kind.wraps,
-                is_state=described.is_state,
+                value=each.value,
+                is_parameter=each.is_parameter,
+                is_buffer=each.is_buffer,
+                static=each.static,
+                symbolic_context=each.symbolic,
+                origin=each.source,
+                is_subclass=each.kind.is_disguised,
+                is_wrapper=each.kind.wraps,
+                is_state=each.is_state,
             )
         )
     return inputs

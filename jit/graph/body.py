@@ -100,6 +100,8 @@ class Body:
         self._made_of: dict[fx.Node, fx.Node] = {}
         self.modules: dict[str, fx.GraphModule] = {}
         """Finished inner graphs that nodes refer to, by name."""
+        self.copies: list[dict[fx.Node, fx.Node]] = []
+        """The nodes that were made for each copied call of a module, each with the node that it is a copy of."""
         self._kept: set[fx.Node] = set()
         self._last_placeholder: fx.Node | None = None
         self._trail = trail
@@ -158,6 +160,11 @@ class Body:
         self.notes[node] = self.notes[other]
         self._trail.note(NodeAdded, node, self.erase, node)
         return node
+
+    def note_copies(self, copies: dict[fx.Node, fx.Node]) -> None:
+        """Note the nodes that were made for a copied call, each with the node that it is a copy of."""
+        self.copies.append(copies)
+        self._trail.learned(next(iter(copies)), self.copies.pop)
 
     def erase(self, node: fx.Node) -> None:
         """Remove a node that `add` or `add_like` has made."""

@@ -463,9 +463,9 @@ class GraphBuilder(TraceState):
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        late = tuple(checks_after_changes(graph, kept, storages(self.input_fakes()), self.demands))
+        late = tuple(checks_after_changes(graph, kept, storages(self.input_fakes()), self.demands)) if kept else ()
         draws = self.fakes.may_have_drawn(graph)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent, draws)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent, draws, body.copies)
 
     @property
     def is_finished(self) -> bool:

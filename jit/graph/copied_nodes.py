@@ -69,6 +69,8 @@ def copy_nodes(state: TraceState, copied: Sequence[NodeToCopy], nodes: dict[fx.N
     with state.fakes.running():
         for one in copied:
             nodes[one.node] = copy_node(state, one, nodes, stack, made.get(one.node))
+    if copied:
+        state.body.note_copies({nodes[one.node]: one.node for one in copied})
 
 
 def copy_node(

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
@@ -361,7 +361,7 @@ class TraceConverter(FakeTensorConverter):
         """A new fake of a tensor that lies at the beginning of its memory; None if it doesn't, or if it shares its memory with another that has a fake."""
         memory = self.meta_converter
         storage = tensor.untyped_storage()
-        number = memory.describer.get_storage_id(storage)
+        number = number_of(memory.describer, "storage", storage)
         if tensor.storage_offset() != 0 or number in memory.storage_memo:
             return None
         with as_inference(tensor), no_dispatch():
@@ -378,7 +378,7 @@ class TraceConverter(FakeTensorConverter):
             made.untyped_storage().resize_(0)
         if type(tensor) is torch.nn.Parameter:
             made._is_param = True
-        self.set_tensor_memo(tensor, made)
+        memory.tensor_memo[number_of(memory.describer, "tensor", tensor)] = made
         if constant is not None:
             self.add_constant_storage_mapping(made)
         return made
@@ -391,6 +391,16 @@ class TraceConverter(FakeTensorConverter):
         made.fake_device = view.device
         self.set_tensor_memo(view, made)
         return made  # type: ignore[no-any-return]
+
+
+def number_of(describer: meta_utils.MetaTensorDescriber, what: Literal["tensor", "storage"], value: Any) -> Any:
+    """The number that torch knows a tensor or a storage by; a new one if it doesn't. Its own methods look for the value three times."""
+    known: Any = getattr(describer, f"lookup_{what}")
+    number = known.get(value)
+    if number is None:
+        number = known[value] = getattr(describer, f"next_{what}_id")
+        setattr(describer, f"next_{what}_id", number + 1)
+    return number
 
 
 def as_inference(tensor: torch.Tensor) -> contextlib.AbstractContextManager[object]:

@@ -29,7 +29,8 @@ class GraphResult:
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if none of its outputs is needed. `repeatable`: if it
     raises, it has changed nothing but random number generators. `late_checks`: checks that may fail after other changes. `modes`: the global modes at its
     start. `place`: where the outermost frame was at the first operator. `spent`: indices of outputs that the graph returns detached, because their autograd
-    record is used up, and autograd's error message for each. `draws`: it may draw from torch's CPU generator.
+    record is used up, and autograd's error message for each. `draws`: it may draw from torch's CPU generator. `copies`: for each call of a module that was
+    copied, its nodes, each with the one that it is a copy of.
     """
 
     gm: fx.GraphModule
@@ -42,6 +43,7 @@ class GraphResult:
     place: UserFrame | None
     spent: Mapping[int, str] = field(default_factory=dict)
     draws: bool = True
+    copies: Sequence[Mapping[fx.Node, fx.Node]] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -123,7 +123,7 @@ class GraphInputs:
 
     def add(self, source: Source, tensor: torch.Tensor, plain: torch.Tensor, fake: torch.Tensor, symbolic: Any, static: bool = False) -> TensorObject:
         """Make the placeholder of an input, about which the caller has added the guards."""
-        node = self.state.outermost.placeholder(identifier(self._described(source)), fake)
+        node = self.state.outermost.placeholder(identifier(self.described(source)), fake)
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self.known[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static)
@@ -132,11 +132,11 @@ class GraphInputs:
         self.state.fakes.note_version(node)
         return obj
 
-    def _described(self, source: Source) -> str:
+    def described(self, source: Source) -> str:
         """The text of a path, as `describe` gives it. Paths of many inputs go through the same modules."""
         found = self._texts.get(source)
         if found is None:
-            found = self._texts[source] = source.text(self._described)
+            found = self._texts[source] = source.text(self.described)
         return found
 
     def is_as_outside(self, obj: TensorObject) -> bool:
@@ -208,7 +208,7 @@ class GraphInputs:
         used = rested_on | {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
         tensors = [described for described in self.known.values() if described.is_tensor and not described.is_state]
         tensors = [described for described in tensors if not is_functorch_wrapped_tensor(described.value)]  # their memory is that of others
-        compared = {described.node for described in tensors if not storages([described.node.meta["example_value"]]).isdisjoint(asked)}
+        compared = {described.node for described in tensors if asked and not storages([described.node.meta["example_value"]]).isdisjoint(asked)}
         inputs = list({id(part.value): part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
         if not inputs:
             return
