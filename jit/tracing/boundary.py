@@ -33,18 +33,22 @@ from framejit import breaks
 from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import original_place
 from framejit.driver.tensorless import ATOMS, is_plain, is_tensorless_code
 from framejit.objects.core.object import Object, settle
 from framejit.objects.core.registry import CODES
 from framejit.objects.types.cellobject import CellObject
+from framejit.process.when_needed import when_needed
 from framejit.program import classes
 from framejit.program.code_kinds import MODULE_CALLS, CodeKind, importable, kind_of
 from framejit.program.naming import imported_name
+from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.predictions import RAISES
-from framejit.tracing.splitting import AppNamespace, within_reach
 from framejit.tracing.stops import GraphBreak
 from framejit.tracing.trace import Trace
+
+# Only breaks need these.
+resume = when_needed("framejit.codegen.resume")
+splitting = when_needed("framejit.tracing.splitting")
 
 ENOUGH = 2
 """After this many traces have had to break inside one call, others break at it without tracing it. Two, because a warning is shown only once."""
@@ -63,7 +67,7 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     """The break as the program sees it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
-    reach = within_reach(stop.frames)
+    reach = splitting.within_reach(stop.frames)
     index = library_frame(tracer, reach)
     if isinstance(stop.reason, ON_ARRAYS):
         outer = tensorless_frame(reach if index is None else reach[:index])
@@ -222,7 +226,7 @@ def place_of(frame: Frame) -> tuple[weakref.ref[CodeType], int] | None:
     if isinstance(frame.globals, AppNamespace):
         return None
     try:
-        code, index = original_place(frame.code, frame.pc)
+        code, index = resume.original_place(frame.code, frame.pc)
     except CannotGenerate:  # the frame is still in its prologue
         return None
     return weakref.ref(code), index

@@ -18,7 +18,7 @@ from framejit import breaks
 from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
 from framejit.program import code_kinds
-from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.stops import GraphBreak, Restart
 from framejit.tracing.trace import Trace
 

@@ -13,7 +13,7 @@ from framejit.objects.core.object import Object
 from framejit.objects.types.exceptions import ExceptionObject
 from framejit.program import classes
 from framejit.torch_state import torch_function_stack
-from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.trace import Trace
 
 

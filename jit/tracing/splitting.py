@@ -13,34 +13,14 @@ from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.generators import ended_maker, generator_maker
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise
-from framejit.guards.source import MISSING
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
-from framejit.objects.core.object import VM, Codegen, NotConstant, Object, settle
-from framejit.objects.types.dictobject import DictObject
+from framejit.objects.core.object import NotConstant, Object, settle
 from framejit.objects.types.genobject import GeneratorObject
 from framejit.objects.types.madeglobals import is_made
 from framejit.program import classes
+from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.stops import Restart
 from framejit.tracing.trace import Trace
-
-
-class AppNamespace(DictObject):
-    """The globals of framejit's own stand-ins (jit/plain): they never change, so they aren't guarded."""
-
-    __slots__ = ()
-
-    def lookup(self, vm: VM, name: Any) -> Object | None:
-        value = self.value.get(name, MISSING)
-        return None if value is MISSING else vm.pin(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.value)
-
-    def needs_fill(self) -> bool:
-        return False
-
-    def referents(self) -> list[Object]:
-        return []
 
 
 def is_restoring(frame: Frame) -> bool:

@@ -61,7 +61,8 @@ from framejit.program.code_kinds import OURS
 from framejit.reporting import stacks
 from framejit.said import directives
 from framejit.torch_state.symbols import need_data
-from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting, suspended
+from framejit.tracing import boundary, giving_up, looks, passage, plain_code
+from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.is_compiling import Answers, Withheld
 from framejit.tracing.keys import Keys
@@ -70,6 +71,8 @@ from framejit.tracing.watches import Watches
 from framejit.trail import Trail
 
 branches = when_needed("framejit.tracing.branches")
+splitting = when_needed("framejit.tracing.splitting")
+suspended = when_needed("framejit.tracing.suspended")
 
 T = TypeVar("T")
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -77,7 +80,7 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 def is_of_program(frame: Frame) -> bool:
     """Return whether a frame is shown to the user: it is neither a stand-in of framejit nor one of its wrappers."""
-    return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != code_kinds.REGIONS
+    return type(frame.globals) is not AppNamespace and frame.code.co_filename != code_kinds.REGIONS
 
 
 class Tracer:
@@ -337,7 +340,7 @@ class Tracer:
         if found is None:
             namespace = self._namespaces.get(id(function.__globals__))
             if namespace is None:
-                namespace = splitting.AppNamespace(dict, None, function.__globals__)
+                namespace = AppNamespace(dict, None, function.__globals__)
                 self._namespaces[id(function.__globals__)] = namespace
                 self.trail.learned(self, self._namespaces.pop, id(function.__globals__))
             found = self._constants[id(function)] = FunctionObject(function.__code__, namespace, function.__qualname__, None, function)
@@ -477,9 +480,9 @@ class Tracer:
 
     def caller(self, level: int) -> tuple[Frame, int] | None:
         frame = self.frame
-        while frame is not None and (level > 0 or type(frame.globals) is splitting.AppNamespace):
+        while frame is not None and (level > 0 or type(frame.globals) is AppNamespace):
             meaning = CODES.get(id(frame.code))
-            level -= 1 if type(frame.globals) is not splitting.AppNamespace else 0 if meaning is None else meaning.frames
+            level -= 1 if type(frame.globals) is not AppNamespace else 0 if meaning is None else meaning.frames
             frame = frame.parent
         return None if frame is None or level < 0 else (frame, frame.lineno)
 
@@ -492,7 +495,7 @@ class Tracer:
     def user_line(self) -> UserLine | None:
         """The program's present place, for guards."""
         frame = self.frame
-        while frame is not None and type(frame.globals) is splitting.AppNamespace:
+        while frame is not None and type(frame.globals) is AppNamespace:
             frame = frame.parent
         if frame is None:
             return None
