@@ -97,8 +97,11 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     return BuiltGuards(tree, (*ordered, *relations), len(inputs))
 
 
-RULES = ACCESSORS, LEAVES, Relation, TypeIs, ValueIs, Equals, Pinned, LookedUp, MISSING, keeps_type, check_step, check_payload
-"""The classes and functions that the native part asks for."""
+RULES = (
+    ACCESSORS, LEAVES, Relation, TypeIs, ValueIs, Equals, Pinned, LookedUp, MISSING, keeps_type, check_step, check_payload,
+    Guard.native, Guard.key, Source.native,
+)  # fmt: skip
+"""The classes and functions that the native part asks for, and methods that it does itself where a kind has no others."""
 
 
 def relation_spec(guard: Relation, numbers: Mapping[Source, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:

@@ -59,18 +59,20 @@ PyObject *known(PyObject *dict, PyObject *key) {
 struct Rules {
     PyObject *accessors, *leaves, *relation, *type_is, *value_is, *equals, *pinned, *looked_up, *missing;
     PyObject *keeps_type, *check_step, *check_payload;
+    PyObject *native_of_guards, *key_of_guards, *native_of_sources; /* the methods that most kinds inherit */
 };
 
-/* `leaf`, `accessor`: the numbers of the kinds, as GuardTree takes them; borrowed from `_runtime.LEAVES` and `_runtime.ACCESSORS`. */
+/* `leaf`, `accessor`: the numbers of the kinds, as GuardTree takes them; borrowed from `_runtime.LEAVES` and `_runtime.ACCESSORS`. `compared`: the name of the
+ * field that holds the payload of a guard, None if there is none; borrowed from the class. NULL: the class has a method of its own that gives the payload. */
 struct GuardClass {
     int64_t cost;
-    PyObject *leaf;
-    bool tells_type, is_relation, is_type, is_value, is_equals;
+    PyObject *leaf, *compared;
+    bool tells_type, is_relation, is_type, is_value, is_equals, is_known_by_payload;
 };
 
 struct SourceClass {
     PyObject *accessor;
-    bool is_pinned, looks_up, needs_exact_type;
+    bool is_pinned, looks_up, needs_exact_type, has_payload;
 };
 
 /* A path, the guards on its value, and the paths that go on from there. The guards are borrowed: the caller holds them. */
@@ -163,12 +165,12 @@ class Arrangement {
             Owned place(PyLong_FromSsize_t(PyList_GET_SIZE(nodes.get())));
             done(PyDict_SetItem(index.get(), each.source, place.get()));
             places[number] = place.get();
-            Owned payload(cls.looks_up ? Py_NewRef(places[numbers.at(attribute(each.source, payload_name).get())]) : payload_of(each.source));
+            Owned payload(cls.looks_up ? Py_NewRef(places[numbers.at(attribute(each.source, payload_name).get())]) : payload_of(each.source, cls));
             if (payload.get() == rules.missing || (each.parent >= 0 && cls.needs_exact_type)) check_step(each, payload.get());
             append(nodes.get(), cls.accessor, each.parent < 0 ? none.get() : places[each.parent], payload.get());
             for (PyObject *guard : each.leaves) {
                 const GuardClass &kind = class_of_guard(guard);
-                Owned compared(payload_of(guard));
+                Owned compared(payload_of(guard, kind));
                 if (compared.get() == rules.missing || kind.is_equals) {
                     Owned(PyObject_CallFunctionObjArgs(rules.check_payload, guard, compared.get(), nullptr));
                 }
@@ -194,9 +196,11 @@ class Arrangement {
         PyObject *cls = reinterpret_cast<PyObject *>(Py_TYPE(guard));
         Owned leaf = attribute(cls, "leaf"), cost = attribute(cls, "cost");
         const bool is_relation = truth(PyObject_IsSubclass(cls, rules.relation));
+        Owned compared = attribute(cls, "compared"), native = attribute(cls, "native"), key = attribute(cls, "key");
+        PyObject *field = truth(PyObject_IsTrue(compared.get())) ? compared.get() : Py_None;
         const GuardClass facts{
-            PyLong_AsLongLong(cost.get()), known(rules.leaves, leaf.get()), flag(cls, "tells_type"), is_relation, cls == rules.type_is,
-            truth(PyObject_IsSubclass(cls, rules.value_is)), cls == rules.equals,
+            PyLong_AsLongLong(cost.get()), known(rules.leaves, leaf.get()), native.get() == rules.native_of_guards ? field : nullptr, flag(cls, "tells_type"),
+            is_relation, cls == rules.type_is, truth(PyObject_IsSubclass(cls, rules.value_is)), cls == rules.equals, key.get() == rules.key_of_guards,
         };
         if (PyErr_Occurred()) throw Raised();
         return guard_classes.emplace(Py_TYPE(guard), facts).first->second;
@@ -206,9 +210,10 @@ class Arrangement {
         auto found = source_classes.find(Py_TYPE(source));
         if (found != source_classes.end()) return found->second;
         PyObject *cls = reinterpret_cast<PyObject *>(Py_TYPE(source));
-        Owned accessor = attribute(cls, "accessor");
+        Owned accessor = attribute(cls, "accessor"), native = attribute(cls, "native");
         const SourceClass facts{
             known(rules.accessors, accessor.get()), cls == rules.pinned, truth(PyObject_IsSubclass(cls, rules.looked_up)), flag(cls, "needs_exact_type"),
+            native.get() == rules.native_of_sources,
         };
         return source_classes.emplace(Py_TYPE(source), facts).first->second;
     }
@@ -244,7 +249,7 @@ class Arrangement {
     void drop_duplicates(std::vector<PyObject *> &leaves) {
         Owned seen(PySet_New(nullptr));
         auto is_known = [&](PyObject *guard) {
-            Owned own(PyObject_CallMethodNoArgs(guard, key_name)), key(PyTuple_Pack(2, reinterpret_cast<PyObject *>(Py_TYPE(guard)), own.get()));
+            Owned own = key_of(guard), key(PyTuple_Pack(2, reinterpret_cast<PyObject *>(Py_TYPE(guard)), own.get()));
             if (truth(PySet_Contains(seen.get(), key.get()))) return true;
             done(PySet_Add(seen.get(), key.get()));
             return false;
@@ -263,7 +268,24 @@ class Arrangement {
         return tells && truth(PyObject_IsTrue(Owned(PyObject_CallOneArg(rules.keeps_type, guard)).get()));
     }
 
-    static PyObject *payload_of(PyObject *object) { return PyObject_CallMethodNoArgs(object, native_name); }
+    static PyObject *payload_of(PyObject *guard, const GuardClass &kind) {
+        if (kind.compared == nullptr) return PyObject_CallMethodNoArgs(guard, native_name);
+        return kind.compared == Py_None ? Py_NewRef(Py_None) : PyObject_GetAttr(guard, kind.compared);
+    }
+
+    static PyObject *payload_of(PyObject *source, const SourceClass &kind) {
+        return kind.has_payload ? PyObject_GetAttr(source, payload_name) : PyObject_CallMethodNoArgs(source, native_name);
+    }
+
+    /* What tells a guard from others of its class on the same value: the text that it compares with, or what Python makes of something else. */
+    Owned key_of(PyObject *guard) {
+        const GuardClass &kind = class_of_guard(guard);
+        if (kind.is_known_by_payload && kind.compared != nullptr && kind.compared != Py_None) {
+            Owned payload(PyObject_GetAttr(guard, kind.compared));
+            if (PyUnicode_CheckExact(payload.get())) return Owned(payload.release());
+        }
+        return Owned(PyObject_CallMethodNoArgs(guard, key_name));
+    }
 
     /* Lets Python raise an error where a step leads through something that is gone, or would run the program's code. */
     void check_step(const Step &each, PyObject *payload) {
@@ -281,9 +303,10 @@ class Arrangement {
 PyObject *arrange(PyObject *, PyObject *args) {
     Rules rules;
     PyObject *guards, *sources;
-    if (!PyArg_ParseTuple(args, "O!O!(O!O!OOOOOOOOOO):arrange", &PyList_Type, &guards, &PyList_Type, &sources, &PyDict_Type, &rules.accessors, &PyDict_Type,
+    if (!PyArg_ParseTuple(args, "O!O!(O!O!OOOOOOOOOOOOO):arrange", &PyList_Type, &guards, &PyList_Type, &sources, &PyDict_Type, &rules.accessors, &PyDict_Type,
                           &rules.leaves, &rules.relation, &rules.type_is, &rules.value_is, &rules.equals, &rules.pinned, &rules.looked_up, &rules.missing,
-                          &rules.keeps_type, &rules.check_step, &rules.check_payload)) {
+                          &rules.keeps_type, &rules.check_step, &rules.check_payload, &rules.native_of_guards, &rules.key_of_guards,
+                          &rules.native_of_sources)) {
         return nullptr;
     }
     try {
