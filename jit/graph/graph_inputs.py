@@ -96,7 +96,7 @@ class GraphInputs:
     def _refusal(self, kind: TensorKind, tensor: torch.Tensor) -> breaks.Break | None:
         """The reason why a tensor from outside can't be an input, or None. AOTAutograd's code makes views of one base again from that base."""
         reason = kind.refusal(tensor)
-        if reason is None and has_own_memory(tensor) and self.state.is_one_autograd_node and lies_elsewhere(tensor):
+        if reason is None and self.state.is_one_autograd_node and has_own_memory(tensor) and lies_elsewhere(tensor):
             return breaks.UnsupportedValue("a view that has other data than its base, since one of them has been given that")
         return reason
 

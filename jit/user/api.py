@@ -116,7 +116,8 @@ def compile(
             on, and equal to all others with that name. A `torch.export.Dim` does so too, with the bounds `min` and `max`. An int is the only allowed
             size. None says nothing about a size.
         regions: compile parts of a graph that repeat, such as the layers of a model, once. None: where it pays, with backends of torch that compile. True:
-            wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends.
+            wherever parts repeat. False: never. A part's results are those of a graph of its own, so that Inductor fuses nothing across its ends. With
+            `eager`, calls of modules that are traced once share their code unless it is False.
         branches: what becomes of a branch on the data of a tensor (`if x.sum() > 0:`). None: if both ways only compute tensors, and give tensors that look
             alike, both are in the graph, which decides. If one way is exceptional (only numbers that aren't finite lead there, or it prints, logs or raises),
             the graph has the other, and calls that go this way run uncompiled. "break": the call is split at the branch, as it is where the ways do more.

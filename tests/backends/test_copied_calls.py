@@ -110,7 +110,15 @@ def test_equal_calls_share_a_function(make, sizes, trains):
     assert sum(counted.sizes) < 60
 
 
-@pytest.mark.parametrize("model, options", [(Blocks(count=3), {}), (Blocks(), {"regions": False})], ids=["too little repeats", "not asked for"])
+class Branching(Blocks):
+    def forward(self, x, scale):
+        x, *_ = super().forward(x, scale)
+        return (torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),)
+
+
+@pytest.mark.parametrize(
+    "model, options", [(Blocks(count=3), {}), (Blocks(), {"regions": False}), (Branching(), {})], ids=["too little repeats", "not asked for", "a graph inside"]
+)
 def test_a_graph_stays_whole(model, options):
     counted = Counted()
     compiled = framejit.compile(model, backend=counted.backend, fullgraph=True, **options)

@@ -23,7 +23,7 @@ from framejit.saved.remade import made_by
 
 LEAST_NODES = 8
 """The fewest nodes of a call that has a function: for fewer, calling one would take too long beside what it does."""
-LEAST_SAVED = 40
+LEAST_SAVED = 60
 """The fewest nodes for which no code has to be written for a graph to be cut."""
 
 Copies = Mapping[fx.Node, fx.Node]
@@ -84,7 +84,9 @@ def graph_of(gm: fx.GraphModule, part: GraphPart) -> fx.GraphModule:
 
 
 def cut_at_copies(graph: fx.Graph, copied: Iterable[Copies]) -> list[GraphPart]:
-    """The parts of a graph, in order; none if too little repeats. `copied`: the calls that were copied."""
+    """The parts of a graph, in order; none if too little repeats, or if the graph holds others. `copied`: the calls that were copied."""
+    if graph.find_nodes(op="get_attr"):
+        return []
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
     place = {node: number for number, node in enumerate(nodes)}
     owners: dict[fx.Node, GraphPart] = {}
