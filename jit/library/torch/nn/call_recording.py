@@ -60,8 +60,8 @@ class ModuleCall:
     recording: CallRecording | None = MISSING
 
 
-GuardToMove: TypeAlias = tuple[int, Guard, type | None]
-"""The index of a guard's path, the guard, and the type that the value must have, if the guard is about nothing else."""
+GuardToMove: TypeAlias = tuple[int, Guard, type | None, bool]
+"""The index of a guard's path, the guard, the type that the value must have, if the guard is about nothing else, and whether its own check decides."""
 Action: TypeAlias = list[GuardToMove] | tuple[int, TensorObject] | NodeToCopy
 
 
@@ -174,19 +174,20 @@ class MovedPaths:
     def moved(self, guards: Sequence[GuardToMove], related: set[int]) -> list[Guard]:
         """Return guards about the other module. `related`: the indices of the paths to values that the trace has met elsewhere, once it is said that they lead
         there. Raises NotCopied if one doesn't hold."""
-        paths, values, elsewhere = self.paths, self.values, self.elsewhere
+        paths, values, elsewhere, call = self.paths, self.values, self.elsewhere, self.vm.call
         found: list[Guard] = []
-        for index, guard, cls in guards:
+        for index, guard, cls, is_plain in guards:
             if index in elsewhere:
                 if index not in related:
                     related.add(index)
                     found += self.relation(index, guard)
-            elif cls is None:
+            elif cls is None and not is_plain:
                 found.append(self.check(index, guard))
-            elif type(values[index]) is cls:
-                found.append(guard.at(paths[index]))
             else:
-                self.fail(index, guard)
+                made = guard.at(paths[index])
+                if not (made.check(values[index], call) if cls is None else type(values[index]) is cls):
+                    self.fail(index, guard)
+                found.append(made)
         return found
 
     def own(self) -> list[PickedItem]:
@@ -372,7 +373,9 @@ class CallRecorder:
         if not actions or not isinstance(actions[-1], list):
             actions.append([])
         assert isinstance(actions[-1], list)
-        actions[-1].append((index, guard, guard.value if type(guard) is TypeIs and guard.value is not MISSING else None))
+        is_compared_elsewhere = isinstance(guard, TensorMatch) or (isinstance(guard, Equals) and len(self.call.own) > 0)
+        is_plain = type(guard).sources is Guard.sources and not is_compared_elsewhere
+        actions[-1].append((index, guard, guard.value if type(guard) is TypeIs and guard.value is not MISSING else None, is_plain))
 
     def index(self, source: Source) -> int:
         """The index of a path, which is added if it isn't known."""
