@@ -262,7 +262,7 @@ def document(rows: Sequence[Sequence[str]], traces: Sequence[Sequence[str]], gro
         "",
         "## First traces",
         "",
-        "The same with the backend `eager`, which compiles nothing. In a fresh process, each compiler loads itself first, which takes framejit some 0.2 s.",
+        "The same with the backend `eager`, which compiles nothing. In a fresh process, each compiler loads itself first, which takes framejit some 0.15 s.",
         "",
         markdown.table(SHORT_HEADER, traces, right=(1, 2, 3)),
         "",
