@@ -296,6 +296,7 @@ NO_ROW = {
     "PlaceIterator.next": "runs over hooks of modules, which are from outside",
     "RepeatedChanges.add": "remembers what backward passes after the graph change again",
     "RepeatedChanges.remove": "remembers what the graph itself has changed again",
+    "SetObject.part_from_copied": "forgets of which set from outside this is a copy, before a change of it, which has a row",
     "StreamObject.write_later": "writes to a stream from outside, which is announced as an effect",
     "WeakReferenceMade.set_slot": "sets the key of a reference that is being made",
     "entering.enter_switch": "remembers the switches in force around a block",
