@@ -92,11 +92,6 @@ TELL_FINITE_NUMBERS = unstated(
     why="A schema says nothing of what an operator computes.",
     names="isfinite isnan isinf",
 )
-MARK_INFINITE_NUMBERS = unstated(
-    "They write to a tensor of zeros if they find a number that isn't finite.",
-    why="A schema says nothing of what an operator computes.",
-    names="_amp_foreach_non_finite_check_and_unscale_",
-)
 SUM_UP_MASKS = unstated(
     "Of a mask they compute a number, or a mask with fewer elements.",
     why="A schema says nothing of what an operator computes.",

@@ -23,7 +23,7 @@ from framejit.objects.core.object import Object
 from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber, comparison_as_tensor
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import exceptional
-from framejit.torch_state.operator_exceptions import COMPUTE_MASKS, MARK_INFINITE_NUMBERS, SUM_UP_MASKS, TELL_FINITE_NUMBERS
+from framejit.torch_state.operator_exceptions import COMPUTE_MASKS, SUM_UP_MASKS, TELL_FINITE_NUMBERS
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.tracing.empty_ways import may_change, operator_name
 
@@ -32,6 +32,8 @@ LEAVE_COMPILED_CODE = (
     breaks.ExceptionEscapes,
 )  # fmt: skip
 """Reasons for which a way can't be in compiled code at all, whether or not it meets the other one."""
+
+MARKS_INFINITE_NUMBERS = "_amp_foreach_non_finite_check_and_unscale_"
 
 
 def warnings_given(vm: TorchVM) -> int:
@@ -91,10 +93,10 @@ def if_finite(vm: TorchVM, value: Object) -> Any:
 def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
     """What a node gives if every number is finite: the nodes from the masks on run for real, on the CPU.
 
-    An operator of torch.amp, which GradScaler uses, writes to a tensor of zeros if it finds another number.
+    No operator may have written to these tensors but the one of GradScaler, which writes to a tensor of zeros if it finds another number.
     """
     kept = [each for body in vm.graph.bodies() for each in body.kept]
-    writing = [each for each in kept if each.target not in (*MODE_CHANGES, ASSERT) and operator_name(each) not in MARK_INFINITE_NUMBERS]
+    writing = [each for each in kept if each.target not in (*MODE_CHANGES, ASSERT) and operator_name(each) != MARKS_INFINITE_NUMBERS]
     known: dict[fx.Node, Any] = {}
     waiting = [node]
     while waiting:

@@ -340,6 +340,52 @@ def test_a_view_that_has_other_memory_than_its_base(told):
     TOLD["lies_in_base"] = text
 
 
+class Number:
+    def __init__(self, n):
+        self.n = n
+
+    def __hash__(self):
+        return hash(self.n)
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+
+def test_a_key_that_was_put_in_with_another_hash(told):
+    f = eager(lambda t, d, key: t * d.get(key, 5))
+    changed, key = Number(1), Number(2)
+    given = {changed: 3}
+    changed.n = 2
+    f(x, {key: 3}, key)
+    assert told() == ""
+    assert torch.equal(f(x, given, changed), x * 5)
+    text = told()
+    assert "d: expected that it has keys whose hashes are still those with which they were put in; found a dict" in text, text
+    assert "leave objects as they are while they are keys" in text
+    TOLD["stored_hashes"] = text
+
+
+def test_a_set_whose_copy_has_another_order(told):
+    objects = [Thing(n=1) for _ in range(1000)]
+
+    def with_the_rest_taken_out(*kept):
+        found = set(objects)
+        for obj in objects:
+            if obj not in kept:
+                found.remove(obj)
+        return found
+
+    f = eager(lambda t, s: [t * obj.n for obj in s.copy()])
+    f(x, {objects[0], objects[1]})
+    told()
+    large = (with_the_rest_taken_out(*objects[i : i + 2]) for i in range(2, 200))
+    f(x, next(each for each in large if list(each) != list(each.copy())))
+    text = told()
+    assert "s: expected that it has elements in such an order that a copy goes through them in the same order" in text, text
+    assert "keep the objects in a list" in text
+    TOLD["order_of_copy"] = text
+
+
 def test_every_kind_of_guard_is_told_of():
     if len(TOLD) >= 10:  # the tests above have run
         of_generators = set() if READABLE else {"suspended_at", "has_ended"}
