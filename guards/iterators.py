@@ -63,7 +63,8 @@ def field(iterator: Any, name: str) -> tuple[Any, ...]:
         return () if value is Unset else (value,)
     over = gc.get_referents(iterator)[:1] if cls in OVER_SEQUENCES and cls is not RANGE_ITERATOR else []
     if name == "position":
-        return tuple(iterator.__reduce__()[2] for _ in over) if cls is reversed else ()
+        parts = iterator.__reduce__() if over and cls is reversed else ()
+        return (parts[2] if len(parts) > 2 else -1,) if parts else ()  # Python 3.14 doesn't say so after the last item
     if cls in DICT_ITERATORS:
         over = [mapping for mapping in over if issubclass(type(mapping), MAPPINGS)]
         if name == "intact":
