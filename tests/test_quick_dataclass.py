@@ -135,7 +135,7 @@ def test_a_constructor_is_compiled_by_the_first_instance():
 def test_constructors_of_as_many_fields_are_compiled_once():
     @dataclass
     class Other:
-        """A class of as many fields, one of which is made anew, as Documented."""
+        """A class with three fields, the second of which has a default factory. So has `Documented`."""
 
         name: str
         made: dict[str, int] = dataclasses.field(default_factory=dict)

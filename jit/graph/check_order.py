@@ -14,20 +14,17 @@ import torch
 from torch import fx
 
 from framejit.graph.demands import Demands
-from framejit.graph.fake import is_of_others, storages
+from framejit.graph.fake import is_of_others, name_of_operator, storages
 from framejit.graph.inner import nodes_within
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import arguments_of
+from framejit.torch_state.operator_exceptions import READ_NUMBER
 from framejit.torch_state.torch_modes import MODE_CHANGES
 
 ASSERT = torch.ops.aten._assert_scalar.default
-
-
-ITEMS = ("item", "_local_scalar_dense.default")
-"""The names of what reads a number from a tensor, in the trace's graph and in one of ATen operators."""
 
 
 def checks_after_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: Demands) -> Iterator[fx.Node]:
@@ -50,7 +47,7 @@ def flag_of(check: fx.Node) -> tuple[fx.Node, bool] | None:
     condition, expected = check.args[0], True
     if isinstance(condition, fx.Node) and condition.target is torch.sym_not:
         condition, expected = condition.args[0], False
-    if not isinstance(condition, fx.Node) or getattr(condition.target, "__name__", condition.target) not in ITEMS:
+    if not isinstance(condition, fx.Node) or name_of_operator(condition.target).rpartition("::")[2] not in READ_NUMBER:
         return None
     flag = condition.args[0]
     assert isinstance(flag, fx.Node)

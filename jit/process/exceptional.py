@@ -13,10 +13,10 @@ from typing import Protocol
 from framejit.errors import CHECK_FAILED
 
 ALLOWED = {"a way that leaves compiled code, of ": 1, "a way that only returns, of ": 1, "numbers that aren't finite, at ": 8}
-"""What is exceptional about a way, as the beginning of its branch's name, and how many calls may go it, however few calls there are: a GradScaler often begins
-with some that do."""
+"""The kinds of exceptional ways, with which the names of branches begin, and the number of calls that may go one, however few calls there are: the first steps
+with a GradScaler often have gradients that aren't finite."""
 RARE = 8
-"""More calls may go it if there are this many times as many calls."""
+"""A way is exceptional if at most one call in so many goes it."""
 
 OFTEN = {"": False}
 """The branches whose exceptional way is no exception, by name. It is never empty, so that guards are about single branches."""
@@ -27,7 +27,7 @@ _exceptional: Counter[str] = Counter()
 
 
 class CompiledCode(Protocol):
-    """What is known of all compiled code."""
+    """Tells about the code that is compiled for functions, and drops it."""
 
     def calls_of(self, function: FunctionType) -> int:
         """The number of calls of a function that compiled code has served."""
@@ -49,18 +49,26 @@ def message(branch: str) -> str:
 
 
 def note(error: BaseException, function: FunctionType) -> None:
-    """Note that the graph of a call of a function raised this error. It may be that of a check: Inductor's code has other messages for them, which don't tell
-    the branch, so all branches of the function are meant then."""
-    text = str(error.args[0]).partition("\n")[0] if error.args else ""  # torch may add C++ frames
-    branch = text.removeprefix(_MESSAGE)
-    for code in _code if type(error) is RuntimeError else ():
+    """Note that the graph of a call of a function raised this error, which may be that of a check.
+
+    Inductor has messages of its own for checks, which don't tell the branch. Such an error counts for all branches of the function.
+    """
+    if type(error) is not RuntimeError or not error.args:
+        return
+    text = str(error.args[0]).partition("\n")[0]  # torch may add C++ frames
+    for code in _code:
         checked = code.checked_by(function)
-        for each in checked & {branch} if branch != text else checked:
-            _exceptional[each] += 1
-            allowed = next(number for what, number in ALLOWED.items() if each.startswith(what))
-            if _exceptional[each] > allowed and _exceptional[each] * RARE > code.calls_of(function):
-                OFTEN[each] = True
-                code.drop(each)
+        for branch in checked & {text.removeprefix(_MESSAGE)} if text.startswith(_MESSAGE) else checked:
+            _count(branch, code, code.calls_of(function))
+
+
+def _count(branch: str, code: CompiledCode, calls: int) -> None:
+    """Count a call that goes the exceptional way of a branch. `calls`: the number of calls of its function."""
+    _exceptional[branch] += 1
+    allowed = next(number for what, number in ALLOWED.items() if branch.startswith(what))
+    if _exceptional[branch] > max(allowed, calls // RARE):
+        OFTEN[branch] = True
+        code.drop(branch)
 
 
 def forget() -> None:

@@ -92,6 +92,11 @@ TELL_FINITE_NUMBERS = unstated(
     why="A schema says nothing of what an operator computes.",
     names="isfinite isnan isinf",
 )
+READ_NUMBER = unstated(
+    "They read the number in a tensor with one element.",
+    why="A schema says nothing of what an operator computes. The second is what the first is in a graph of ATen operators.",
+    names="item _local_scalar_dense",
+)
 SUM_UP_MASKS = unstated(
     "Of a mask they compute a number, or a mask with fewer elements.",
     why="A schema says nothing of what an operator computes.",

@@ -109,7 +109,7 @@ def choose_way(vm: TracedMachine, frame: Frame, condition: Object, if_true: int,
 
 
 def attempt(run: Callable[[], T]) -> T | str:
-    """What `run` returns, which traces ways of a branch; or why they can't be in the graph."""
+    """Call `run`, which traces ways of a branch. Returns its result, or why the ways can't be in the graph."""
     try:
         return run()
     except GraphBreak as stopped:

@@ -91,7 +91,7 @@ def if_finite(vm: TorchVM, value: Object) -> Any:
 
 
 def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
-    """What a node gives if every number is finite: the nodes from the masks on run for real, on the CPU.
+    """Return the result of a node if every number is finite. The nodes from the masks on run for real, on the CPU.
 
     No operator may have written to these tensors but the one of GradScaler, which writes to a tensor of zeros if it finds another number.
     """

@@ -711,7 +711,7 @@ def left_in_itself(x: torch.Tensor) -> Any:
 
 
 def keys_of(found: Any) -> list[Any]:
-    """What a table from the program finds: the hashes that it has show in it."""
+    """For each table that the program has made, whether these keys are in it. That depends on the hashes with which its keys were put in."""
     return [[key in table for key in (Point(1), Point(2), Point(5), Point(6), "a")] for table in found]
 
 
