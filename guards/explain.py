@@ -14,7 +14,7 @@ from framejit.errors import RESUMED, after_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.container_sources import IteratorItem
 from framejit.guards.global_state import GlobalState, setting_text
-from framejit.guards.kinds import Change, Difference, Equals, Guard, InOrderOfDict, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.kinds import HOOKS_EARLY, Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
@@ -167,7 +167,7 @@ def lasting_hint(guard: Guard) -> str | None:
     """The advice about a guard that doesn't depend on the value that was found."""
     if isinstance(guard, Equals):
         return equals_hint(guard)
-    return InOrderOfDict.advice if is_of_hooks(guard.source) else guard.advice
+    return HOOKS_EARLY if is_of_hooks(guard.source) else guard.advice
 
 
 def equals_hint(guard: Equals) -> str:

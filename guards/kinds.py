@@ -52,6 +52,10 @@ class Guard:
         """The paths that the fact is about; the guard's own source comes first."""
         return (self.source,)
 
+    def contents(self) -> tuple[Source, ...]:
+        """The paths to the values whose contents the fact is about."""
+        return (self.source,) if self.of_contents else ()
+
     def moved(self, to: Callable[[Source], Source]) -> Guard:
         """A guard of this kind, with the same payload, on the values at other paths. `to` maps each path to the one that replaces it."""
         found: Guard = object.__new__(type(self))
@@ -273,6 +277,7 @@ class DataEquals(Equals):
         return self.source if value != self.value else None
 
 
+HOOKS_EARLY = "register hooks before the first call, and leave them in place; each number of hooks is compiled once"
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)
 
 
@@ -335,6 +340,52 @@ def keys_in_order(value: dict[Any, Any]) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, eq=False)
+class ItemsEmpty(Guard):
+    """A dict has, at each of these keys, which are strings, an OrderedDict without items: one guard for all hooks of a module."""
+
+    names: tuple[str, ...]
+    leaf: ClassVar[str] = "items_empty"
+    compared: ClassVar[str] = "names"
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = HOOKS_EARLY
+
+    def check(self, value: Any, call: Call) -> bool:
+        return issubclass(type(value), dict) and all(map(is_empty, values_at(value, self.names)))
+
+    def expected(self) -> str:
+        return f"has nothing in {', '.join(self.names)}"
+
+    def found(self, value: Any, call: Call) -> str:
+        if not issubclass(type(value), dict):
+            return super().found(value, call)
+        return ", ".join(found_at(name, item) for name, item in zip(self.names, values_at(value, self.names)) if not is_empty(item))
+
+    def contents(self) -> tuple[Source, ...]:
+        return tuple([Item(self.source, name) for name in self.names])
+
+    def change(self, call: Call) -> Change:
+        differing = next((source for source in self.contents() if not is_empty(source.fetch(call))), self.source)
+        return Change(differing.path(), Length)
+
+
+def values_at(holder: dict[Any, Any], names: tuple[str, ...]) -> list[Any]:
+    """The values that a dict has at these keys; MISSING for keys that aren't there."""
+    return [dict.get(holder, name, MISSING) for name in names]
+
+
+def found_at(name: str, item: Any) -> str:
+    """The text about a value at a key that isn't an OrderedDict without items."""
+    if item is MISSING:
+        return f"no {name}"
+    return f"something in {name}" if type(item) is OrderedDict else f"{short(item)} as {name}"
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a value is an OrderedDict without items."""
+    return type(value) is OrderedDict and dict.__len__(value) == 0
+
+
+@dataclass(frozen=True, eq=False)
 class DictKeys(Guard):
     """A dict has these keys, which are constants, in this order; for an OrderedDict, in its own order."""
 
@@ -366,7 +417,7 @@ class InOrderOfDict(Guard):
     compared: ClassVar[str] = "length"
     cost: ClassVar[int] = 2
     of_contents: ClassVar[bool] = True
-    advice: ClassVar[str | None] = "register hooks before the first call, and leave them in place; each number of hooks is compiled once"
+    advice: ClassVar[str | None] = HOOKS_EARLY
 
     def check(self, value: Any, call: Call) -> bool:
         if not issubclass(type(value), OrderedDict) or dict.__len__(value) != self.length:

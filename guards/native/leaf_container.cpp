@@ -156,6 +156,58 @@ static const Registered<LeafKind> key_absent({
     .knows_keys = true,
 });
 
+/* The value at a string in a dict; NULL if there is none, or if only the user's code can tell. */
+static PyObject *item_at(PyObject *dict, PyObject *name) {
+    if (FJ_Dict_HasOnlyStringKeys(dict)) {
+        PyObject *found = FJ_Dict_Find(dict, name, PyObject_Hash(name));
+        if (found == nullptr && PyErr_Occurred()) PyErr_Clear();
+        return found;
+    }
+    int32_t hint = 0;
+    bool ambiguous = false;
+    PyObject *found = find_item(dict, name, &hint, &ambiguous);
+    return ambiguous ? nullptr : found;
+}
+
+static bool has_empty_items(PyObject *dict, PyObject *names) {
+    if (!PyDict_Check(dict)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *item = item_at(dict, PyTuple_GET_ITEM(names, i));
+        if (item == nullptr || !PyODict_CheckExact(item) || PyDict_GET_SIZE(item) != 0) return false;
+    }
+    return true;
+}
+
+/* While the version stands that is added first, the same OrderedDicts are in the dict. */
+static bool add_lengths_of_items(Memo &memo, int32_t node, PyObject *dict, PyObject *names) {
+    if (!memo.has_version(node) || !memo.add_version(node)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *item = item_at(dict, PyTuple_GET_ITEM(names, i));
+        if (item == nullptr) return false;
+        memo.add(length_word(item));
+    }
+    return true;
+}
+
+/* Reads a tuple of strings. */
+static bool read_names(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    if (!read_tuple(tree, leaf, payload)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(payload); i++) {
+        if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(payload, i))) {
+            PyErr_SetString(PyExc_TypeError, "a tuple of strings is expected");
+            return false;
+        }
+    }
+    return true;
+}
+
+static const Registered<LeafKind> items_empty({
+    .name = "items_empty",
+    .read = read_names,
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_empty_items(value, leaf.object); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) { return add_lengths_of_items(memo, node, value, leaf.object); },
+});
+
 static const Registered<LeafKind> dict_keys({
     .name = "dict_keys",
     .read = read_tuple,

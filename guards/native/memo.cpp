@@ -77,10 +77,11 @@ bool Memo::add_step(int32_t index) {
 bool Memo::add_version(int32_t index) {
     const Node &node = tree.nodes[index];
     PyObject *value = tree.values[index];
-    if (node.version == 0) return true;
+    if (node.version == 0 || versioned == index) return true;
     if (!has_layout(index, value)) return false;
     if (node.versioned == Versioned::dict) add(FJ_Dict_VersionWord(value));
     else add(FJ_Type_VersionWord(reinterpret_cast<PyTypeObject *>(value)));
+    versioned = index;
     return true;
 }
 

@@ -344,7 +344,7 @@ class Memo {
   private:
     GuardTree &tree;
     int32_t current = 0;
-    int32_t typed = -1, listed = -1; /* the nodes whose type, and whose items, the last words are about */
+    int32_t typed = -1, listed = -1, versioned = -1; /* the nodes about whose type, items and version there are words */
 };
 
 /* arrays.cpp */

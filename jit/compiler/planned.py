@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from types import FunctionType
@@ -18,9 +19,9 @@ from framejit.driver.prediction import OutcomeCheck
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.finished import GraphResult
-from framejit.guards.kinds import Guard
+from framejit.guards.kinds import Guard, ItemsEmpty
 from framejit.guards.relations import Distinct
-from framejit.guards.source import UserLine
+from framejit.guards.source import Item, Source, UserLine
 from framejit.library.python.threading import check_locks
 from framejit.library.torch.inner_graphs.changes import check_read_later, guards_of_backwards, left_by
 from framejit.objects.core.latercall import LaterCall
@@ -180,8 +181,16 @@ def guard_aliasing(attempt: Attempt) -> None:
         if not isinstance(obj, Object) or obj.source is None:
             continue
         others = tuple(other.source for other in observed if other.source not in (None, obj.source) and other.cls is obj.cls)
+        if obj.cls is OrderedDict:
+            others += others_found_empty(tracer, obj.value)
         if others:
             tracer.guards.add(Distinct(obj.source, line_of(attempt, logged.position), others))
+
+
+def others_found_empty(tracer: Tracer, value: object) -> tuple[Source, ...]:
+    """The paths to OrderedDicts of which the trace only knows that they are empty, and that aren't this value."""
+    paths = {guard.source.child(Item, name): None for guard in tracer.guards.since(0) if isinstance(guard, ItemsEmpty) for name in guard.names}
+    return tuple([source for source in paths if source.fetch(tracer.call) is not value])
 
 
 def line_of(attempt: Attempt, position: Position) -> UserLine:

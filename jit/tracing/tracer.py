@@ -528,8 +528,8 @@ class Tracer:
         self.rest_on(guard_class(source, self.user_line(), *payload))
 
     def rest_on(self, guard: Guard) -> None:
-        if self.changing and guard.of_contents and guard.source.path() in self.changing:
-            self.unsupported(breaks.ChangesFromCallToCall(guard.source.name_in_reports()))
+        if self.changing and (changing := [source for source in guard.contents() if source.path() in self.changing]):
+            self.unsupported(breaks.ChangesFromCallToCall(changing[0].name_in_reports()))
         self.guards.add(guard)
 
     def rest_on_all(self, guards: Sequence[Guard]) -> None:

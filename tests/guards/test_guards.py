@@ -28,6 +28,7 @@ from framejit.guards.kinds import (
     InOrderOfDict,
     IsMissing,
     IsPresent,
+    ItemsEmpty,
     KeyAbsent,
     Length,
     OrderOfCopy,
@@ -205,6 +206,33 @@ def test_dict_keys_sees_move_to_end_of_an_ordered_dict() -> None:
     assert not agrees(built, ordered)
 
 
+class Ordered(OrderedDict):  # type: ignore[type-arg]
+    """A subclass, whose methods may say anything."""
+
+
+@given(st.dictionaries(st.sampled_from("abcd") | st.integers(0, 2), st.sampled_from([OrderedDict, Ordered, dict, None]), max_size=4), values)
+@settings(deadline=None)
+def test_items_empty(classes: dict[Any, Any], value: Any) -> None:
+    built = one(ItemsEmpty, ("a", "b"))
+    agrees(built, value)
+    holder = {name: cls and cls() for name, cls in classes.items()}
+    found = agrees(built, holder)
+    assert found is (classes.get("a") is OrderedDict and classes.get("b") is OrderedDict)
+    assert agrees(built, LyingDict(holder)) is found
+    if found:
+        holder["b"]["key"] = 1
+        assert not agrees(built, holder)
+        del holder["b"]["key"]
+        assert agrees(built, holder)
+        holder["a"] = OrderedDict(c=1)
+        assert not agrees(built, holder)
+
+
+def test_items_empty_takes_strings() -> None:
+    with pytest.raises(TypeError, match="a tuple of strings"):
+        one(ItemsEmpty, ("a", 1))
+
+
 @given(st.lists(st.integers(), max_size=4, unique=True), st.data(), values)
 @settings(deadline=None)
 def test_in_order_of_dict(keys: list[int], data: st.DataObject, value: Any) -> None:
@@ -340,7 +368,7 @@ def test_every_kind_explains_itself() -> None:
     x, y = slot(root), slot(root, 1)
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
-        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), StoredHashes(x, HERE, (1, None)),
+        DictKeys(x, HERE, ("k",)), ItemsEmpty(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), StoredHashes(x, HERE, (1, None)),
             OrderOfCopy(x, HERE, (0,)), IsMissing(x, HERE), CodeIs(x, HERE, frame_function.__code__),
         DataEquals(x.child(TensorData), HERE, b"", "[]"), IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))),
         Same(x, HERE, y), Distinct(x, HERE, (y,)), Element(x, HERE, y, True), LiesInBase(x, HERE, y),

@@ -26,6 +26,7 @@ from framejit.guards.kinds import (
     Guard,
     IsMissing,
     IsPresent,
+    ItemsEmpty,
     KeyAbsent,
     Length,
     SetEquals,
@@ -71,16 +72,19 @@ class Layer(nn.Module):
     def forward(self) -> None: ...
 
 
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+
+
 def guards_of(model: nn.Module, source: Source, guards: list[Guard], inputs: list[Source]) -> None:
     """Everything that can be guarded of a module."""
     guards.append(TypeIs(source, HERE, type(model)))
     attributes = source.child(InstanceDict)
-    guards += [TypeIs(attributes, HERE, dict), KeyAbsent(attributes, HERE, "forward")]
+    guards += [TypeIs(attributes, HERE, dict), KeyAbsent(attributes, HERE, "forward"), ItemsEmpty(attributes, HERE, HOOKS)]
     for name, value in model.__dict__.items():
         item = attributes.child(Item, name)
         if name in ("_modules", "_parameters", "_buffers"):
             guards.append(DictKeys(item, HERE, tuple(value)))
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and name not in HOOKS:
             guards.append(Length(item, HERE, len(value)))
         elif isinstance(value, list):
             guards += [TypeIs(item, HERE, list), Length(item, HERE, len(value))]
@@ -93,7 +97,7 @@ def guards_of(model: nn.Module, source: Source, guards: list[Guard], inputs: lis
             guards.append(Equals(item.child(FunctionField, "kwdefaults").child(Item, "b"), HERE, 1.5))
             guards.append(Equals(item.child(FunctionField, "defaults").child(Index, 0), HERE, 1.5))
             guards.append(IsMissing(item.child(FunctionField, "dict"), HERE))
-        else:
+        elif name not in HOOKS:
             guards.append(Equals(item, HERE, value))
     for kind in ("_parameters", "_buffers"):
         for name, tensor in getattr(model, kind).items():
@@ -227,6 +231,10 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "__class__ of a parameter replaced": lambda m: setattr(m[1].linear.bias, "__class__", nn.Buffer),
     "hook": lambda m: m[1].register_forward_hook(print),
     "hook on a child": lambda m: m[1].linear.register_forward_pre_hook(print),
+    "hooks replaced by their like": lambda m: setattr(m[1], "_forward_hooks", OrderedDict()),
+    "hooks replaced": lambda m: setattr(m[1], "_forward_hooks", OrderedDict({1: print})),
+    "hooks replaced by a dict": lambda m: setattr(m[1].linear, "_backward_hooks", {}),
+    "hooks deleted": lambda m: delattr(m[1].linear, "_backward_pre_hooks"),
     "hook added and removed": lambda m: m[1].register_forward_hook(print).remove(),
     "data of another dtype": lambda m: setattr(m[1].linear.weight, "data", torch.ones(3, 3, dtype=torch.float64)),
     "data of another size": lambda m: setattr(m[1].linear.bias, "data", torch.ones(5)),
@@ -291,7 +299,7 @@ def test_what_is_seen_of_which_changes() -> None:
     assert kept == {
         "attribute rebound to an equal one", "module replaced by its like", "parameter replaced", "_parameters replaced by its like",
         "_parameters emptied and filled again", "__dict__ emptied and filled again", "__dict__ replaced by its like",
-        "__dict__ of the whole replaced", "hook added and removed", "data of the same kind", "swapped with its like",
+        "__dict__ of the whole replaced", "hook added and removed", "hooks replaced by their like", "data of the same kind", "swapped with its like",
         "list emptied and filled again", "tuple replaced by its like", "function replaced by its like", "attribute of a function come and gone",
     }  # fmt: skip
 
@@ -658,7 +666,7 @@ def fresh(value: Any) -> Any:
 
 
 def make(rng: random.Random, depth: int) -> Any:
-    kind = rng.choice(["constant", "list", "tuple", "dict", "thing", "function", "tensor", "set"]) if depth else "constant"
+    kind = rng.choice(["constant", "list", "tuple", "dict", "thing", "function", "tensor", "set", "ordered", "ordered"]) if depth else "constant"
     inner = partial(make, rng, depth - 1)
     match kind:
         case "list":
@@ -678,7 +686,17 @@ def make(rng: random.Random, depth: int) -> Any:
             return torch.ones(rng.randrange(1, 3), rng.randrange(1, 3))
         case "set":
             return {rng.randrange(3)}
+        case "ordered":
+            return OrderedDict() if rng.random() < 0.8 else OrderedDict(a=1)
     return fresh(rng.choice(CONSTANTS))
+
+
+def observe_empty(rng: random.Random, source: Source, holder: dict[str, Any], guards: list[Guard]) -> set[str]:
+    """A guard that says of some of the values in a dict that they are OrderedDicts without items. Return their keys."""
+    names = [name for name, item in holder.items() if type(item) is OrderedDict and not item and rng.random() < 0.8]
+    if names:
+        guards.append(ItemsEmpty(source, HERE, tuple(names)))
+    return set(names)
 
 
 def observe(rng: random.Random, source: Source, value: Any, guards: list[Guard], inputs: list[Source]) -> None:
@@ -701,16 +719,20 @@ def observe(rng: random.Random, source: Source, value: Any, guards: list[Guard],
             guards.append(TypeIs(source, HERE, dict))
         about_keys = [DictKeys(source, HERE, tuple(value)), Length(source, HERE, len(value)), KeyAbsent(source, HERE, "z")]
         guards.append(rng.choice(about_keys[: 2 if "z" in value else 3]))
+        empty = observe_empty(rng, source, value, guards)
         for key, item in value.items():
-            observe(rng, source.child(Item, key), item, guards, inputs)
+            if key not in empty:
+                observe(rng, source.child(Item, key), item, guards, inputs)
         if value and rng.random() < 0.2:
             guards.append(Equals(source.child(DictKey, 0), HERE, next(iter(value))))
     elif type(value) in (Thing, Another):
         if rng.random() < 0.8:
             guards.append(TypeIs(source, HERE, type(value)))
         attributes = source.child(InstanceDict)
+        empty = observe_empty(rng, attributes, vars(value), guards)
         for name, item in vars(value).items():
-            observe(rng, attributes.child(Item, name), item, guards, inputs)
+            if name not in empty:
+                observe(rng, attributes.child(Item, name), item, guards, inputs)
         if "z" not in vars(value) and rng.random() < 0.5:
             guards.append(KeyAbsent(attributes, HERE, "z"))
     elif callable(value):
@@ -722,6 +744,8 @@ def observe(rng: random.Random, source: Source, value: Any, guards: list[Guard],
         guards.append(Length(defaults, HERE, len(value.__defaults__)) if value.__defaults__ else IsMissing(defaults, HERE))
     elif type(value) is set:
         guards.append(SetEquals(source, HERE, tuple(value)))
+    elif type(value) is OrderedDict:
+        guards.append(DictKeys(source, HERE, tuple(value)))
     else:
         guards.append(Equals(source, HERE, value))
 
@@ -741,7 +765,7 @@ def containers(value: Any, found: list[Any]) -> None:
         found.append(value)
         for item in list(vars(value).values()):
             containers(item, found)
-    elif type(value) in (torch.Tensor, set):
+    elif type(value) in (torch.Tensor, set, OrderedDict):
         found.append(value)
     elif callable(value):
         found.append(value)
@@ -775,6 +799,8 @@ def change(rng: random.Random, target: Any) -> None:
             target.requires_grad_(not target.requires_grad)
     elif type(target) is set:
         target ^= {rng.randrange(3)}
+    elif type(target) is OrderedDict:
+        rng.choice([target.clear, partial(target.update, a=1)])()
     else:
         target.__closure__[0].cell_contents = make(rng, 1)
         if rng.random() < 0.3:

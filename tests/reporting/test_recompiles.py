@@ -63,8 +63,9 @@ def test_a_hook_added_late_is_to_be_added_early(told):
     layer.register_forward_hook(lambda *args: None)
     compiled(x)
     text = told()
-    assert "self._forward_hooks: expected that it has length 0" in text and "to avoid it: register hooks before the first call" in text
-    assert "number of items" not in text
+    assert "self.__dict__: expected that it has nothing in _backward_hooks, " in text and "; found something in _forward_hooks" in text
+    assert "to avoid it: register hooks before the first call" in text and "number of items" not in text
+    TOLD["items_empty"] = text
 
 
 def test_a_thread_sets_its_own_modes(told):

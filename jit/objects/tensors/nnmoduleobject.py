@@ -19,6 +19,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, Object, object_setattr
 from framejit.objects.core.registry import models
 from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.emptyitems import rest_on_empty_items
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.objects.types.numbereddict import go_by_place
 
@@ -94,12 +95,14 @@ def inline(
 
 def has_hooks(vm: VM, self: Object) -> bool:
     """Return whether a hook of the module or a global one would run at a call. If there is none, all of them are guarded to be empty."""
-    spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
-    for hooks in spaces:
-        go_by_place(vm, hooks)
-    for hooks in spaces:
-        if hooks is None or abstract.truth(vm, hooks):
-            return True
+    namespace = self.instance_dict(vm)
+    if not isinstance(namespace, DictObject) or not rest_on_empty_items(vm, namespace, INSTANCE_HOOKS):
+        spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
+        for hooks in spaces:
+            go_by_place(vm, hooks)
+        for hooks in spaces:
+            if hooks is None or abstract.truth(vm, hooks):
+                return True
     namespace = vm.globals_of(torch_module.__dict__)
     for name in GLOBAL_HOOKS:
         found = namespace.lookup(vm, name)

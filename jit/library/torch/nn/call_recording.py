@@ -13,7 +13,7 @@ from torch import fx
 from framejit.graph.builder import TorchVM
 from framejit.graph.copied_nodes import ModuleStack, NodeToCopy, copy_nodes, node_to_copy
 from framejit.graph.graph_inputs import GraphInputs, InputLook, look_of
-from framejit.guards.kinds import Equals, Guard, TensorMatch, TypeIs
+from framejit.guards.kinds import Equals, Guard, ItemsEmpty, TensorMatch, TypeIs, values_at
 from framejit.guards.relations import Relation, Same
 from framejit.guards.source import MISSING, Source
 from framejit.library.torch.control_flow.repeated_regions import below
@@ -23,6 +23,7 @@ from framejit.objects.numbers.numberobject import NumberObject
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchobject import TorchConstObject
 from framejit.objects.types.constobject import ConstObject
+from framejit.objects.types.emptyitems import is_one_changed
 from framejit.objects.types.pickeditems import ListRead, PickedItem
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.quick_dataclass import dataclass
@@ -222,6 +223,8 @@ class MovedPaths:
             return Equals(found.source, found.line, value)  # `own` compares what is at this index of the list
         if not found.check(value, self.vm.call):
             self.fail(index, guard)
+        if isinstance(found, ItemsEmpty) and is_one_changed(self.vm, values_at(value, found.names)):
+            raise NotCopied
         return found
 
     def fail(self, index: int, guard: Guard) -> NoReturn:
@@ -373,7 +376,7 @@ class CallRecorder:
         if not actions or not isinstance(actions[-1], list):
             actions.append([])
         assert isinstance(actions[-1], list)
-        is_compared_elsewhere = isinstance(guard, TensorMatch) or (isinstance(guard, Equals) and len(self.call.own) > 0)
+        is_compared_elsewhere = isinstance(guard, (TensorMatch, ItemsEmpty)) or (isinstance(guard, Equals) and len(self.call.own) > 0)
         is_plain = type(guard).sources is Guard.sources and not is_compared_elsewhere
         actions[-1].append((index, guard, guard.value if type(guard) is TypeIs and guard.value is not MISSING else None, is_plain))
 
