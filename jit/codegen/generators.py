@@ -76,10 +76,10 @@ def ended_maker(code: CodeType, namespace: dict[str, Any]) -> tuple[Callable[[tu
 
 
 def new_generator(function: FunctionType) -> Any:
-    """A generator of a function whose arguments are never read."""
+    """A generator of a function whose arguments are never read; that of a generator expression is iterated over at once, from Python 3.15 on."""
     code = function.__code__
     named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    return function(*(None,) * code.co_argcount, **dict.fromkeys(named))
+    return function(*((),) * code.co_argcount, **dict.fromkeys(named))
 
 
 def original_function(code: CodeType, namespace: dict[str, Any]) -> FunctionType:

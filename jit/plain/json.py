@@ -24,6 +24,10 @@ def text_of_int(value: int) -> str:
     return repr(value) if type(value) is int else int.__repr__(value)
 
 
+TEXTS_OF_INTS: dict[str, Any] = {"_intstr": text_of_int} if "_intstr" in iterencode.__code__.co_varnames else {}
+"""Until Python 3.14, the library's function can be told how to write ints."""
+
+
 def make_encoder(
     markers: Any, default: Any, encoder: Any, indent: Any, key_separator: str, item_separator: str, sort_keys: bool, skipkeys: bool, allow_nan: bool
 ) -> Callable[[Any, int], Iterator[str]]:
@@ -33,7 +37,7 @@ def make_encoder(
         return text_of_float(value if type(value) is float else float.__pos__(value), allow_nan)
 
     return iterencode(
-        markers, default, encoder, indent, text_of, key_separator, item_separator, sort_keys, skipkeys, True, _intstr=text_of_int
+        markers, default, encoder, indent, text_of, key_separator, item_separator, sort_keys, skipkeys, True, **TEXTS_OF_INTS
     )  # fmt: skip
 
 
