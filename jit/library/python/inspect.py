@@ -44,14 +44,25 @@ SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partia
 
 @models(inspect.signature)
 def signature(vm: VM, target: Object, **options: Object) -> Object:
-    """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded."""
+    """The real signature of a real function or method; the function's identity, and what else the answer depends on, is guarded.
+
+    The library's own function is traced for a callable that is not real, or not of a kind whose signature is known to depend on what is guarded.
+    """
     made = vm.observe(target)
-    if options and not (isinstance(made, MadeClass) and set(options) == {"annotation_format"}):  # the annotations of those are known values
-        vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
+    known = None
+    if not options or (isinstance(made, MadeClass) and set(options) == {"annotation_format"}):  # the annotations of those are known values
+        known = vm.attempt(lambda: known_signature(vm, made))
+    own = vm.pin(inspect.signature)
+    assert isinstance(own, FunctionObject)
+    return own.inline(vm, [target], options) if known is None else known
+
+
+def known_signature(vm: VM, target: Object) -> Object | None:
+    """The real signature, where it can be made while tracing; None if the callable has none."""
     try:
-        return vm.pin(real_signature(vm, made))
+        return vm.pin(real_signature(vm, target))
     except (TypeError, ValueError):
-        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
+        return None
 
 
 def real_signature(vm: VM, target: Object) -> inspect.Signature:

@@ -167,3 +167,46 @@ def test_signatures_of_classes_partials_and_functions_that_the_call_makes():
         assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
     Layer.__init__ = lambda self, other: None
     assert compiled(torch.ones(2), "a")[1] == program(torch.ones(2), "a")[1]
+
+
+def test_dataclasses_that_the_call_makes_have_their_signatures_as_docstrings():
+    def program(x):
+        class Kind:
+            pass
+
+        @dataclasses.dataclass
+        class Local:
+            kind: Kind
+            scale: dataclasses.InitVar[int] = 3
+            names: list = dataclasses.field(default_factory=list)
+            fallback: type = Kind
+
+        class Positional:
+            def __new__(cls, a, /, *args, **kwargs):
+                return object.__new__(cls)
+
+        class Called:
+            def __call__(self, first, *, second=None):
+                return first
+
+        kinds = inspect.signature(Positional, follow_wrapped=False), inspect.signature(Called()), inspect.signature(Called().__call__)
+        return x + 1, Local.__doc__, list(inspect.signature(Local).parameters), *map(str, kinds)
+
+    framejit.reset()
+    evaluates_later = sys.version_info >= (3, 14)
+    compiled = framejit.compile(program, backend="eager", fullgraph=not evaluates_later)
+    expected, found = program(torch.ones(2)), compiled(torch.ones(2))
+    assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+def test_the_signature_of_what_has_none_raises():
+    def program(x, target):
+        try:
+            return inspect.signature(target)
+        except (TypeError, ValueError) as error:
+            return x + 1, type(error), str(error)
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for target in (5, "text", [1]):
+        assert repr(compiled(torch.ones(2), target)) == repr(program(torch.ones(2), target))
