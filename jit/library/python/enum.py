@@ -118,6 +118,17 @@ def makes_members_by_value(vm: VM, cls: type) -> bool:
 
 for _name in ("__getitem__", "__contains__", "__len__", "__bool__"):
     folded(getattr(EnumType, _name))
+CONTAINS_WARNS = "warn" in EnumType.__contains__.__code__.co_names
+"""Before Python 3.12, `value in Cls` warns of values that are no members."""
+
+
+@around(EnumType.__contains__)
+def has_member(vm: VM, cls: Object, value: Object, own: Model) -> Object:
+    """`value in Cls`."""
+    may_warn = CONTAINS_WARNS and not issubclass(vm.observe(value).cls, enum.Enum)
+    return traced(vm, EnumType.__contains__, cls, value) if may_warn else own(vm, cls, value)
+
+
 folded(EnumType.__repr__, shows_name=True)
 folded(enum.Enum.__hash__)
 for _name, _asked in {"__repr__": "__repr__", "__str__": "__str__", "__format__": "__str__"}.items():

@@ -8,6 +8,7 @@ import enum
 import gc
 import pickle
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from enum import Enum, Flag, IntEnum, IntFlag, StrEnum, auto
@@ -334,3 +335,21 @@ def test_members_of_other_classes_and_other_values_are_looked_for() -> None:
 
     compiled = framejit.compile(program, backend="eager", fullgraph=sys.version_info < (3, 12))
     assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+def test_a_look_up_of_what_is_no_member_warns_as_in_eager() -> None:
+    def program(t: torch.Tensor, value: Any) -> Any:
+        try:
+            return t + 1, value in Axis
+        except TypeError as error:
+            return t + 1, str(error)
+
+    def told(function: Any, value: Any) -> Any:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            result = function(torch.ones(2), value)
+        return str(result), [(str(each.message), each.category, each.lineno) for each in given]
+
+    compiled = framejit.compile(program, backend="eager")
+    for value in (99, 99, Axis.ROW, Day.FIRST):
+        assert told(compiled, value) == told(program, value)
