@@ -82,9 +82,9 @@ def uses_up_result(frame: Frame) -> bool:
     Up to Python 3.12 it is the same dict each time, which a later inspection fills again, and the order of its keys shows earlier ones.
     """
     following = frame.decoded.instructions[frame.pc + 1 : frame.pc + 3]
-    if frame.instruction.op != "CALL" or frame.instruction.arg is None or len(following) < 2:
+    if frame.instruction.op != "CALL" or frame.instruction.arg is None:
         return False
-    first, second = following
+    first, second = following[0], following[-1]
     if first.op == "CONTAINS_OP" or (first.op == "LOAD_METHOD" and first.value == "get"):
         return True
     return (first.op in ("LOAD_CONST", "LOAD_FAST") and second.op == "BINARY_SUBSCR") or not looks_repeatedly(frame.decoded)

@@ -39,7 +39,6 @@ from framejit.objects.numbers.numberobject import (
     total_of,
 )
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
-from framejit.objects.types import typefields
 from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
 from framejit.objects.types.dictobject import dict_of
 from framejit.objects.types.iteratorfields import STEPS, FieldIterator
@@ -541,15 +540,6 @@ def object_hash(vm: VM, self: Object) -> Object:
 @models(object.__str__)
 def object_str(vm: VM, self: Object) -> Object:
     return text.repr_(vm, self)
-
-
-@models(object.__repr__)
-def object_repr(vm: VM, self: Object) -> Object:
-    if isinstance(self, IdentityConstant):
-        typefields.name_of(vm, self.cls, "__module__")
-        typefields.name_of(vm, self.cls, "__qualname__")
-        return vm.const(object.__repr__(self.value))
-    vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {classes.qualname(self.cls)}, which shows its address"))
 
 
 @models(object.__format__)

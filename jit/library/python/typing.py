@@ -15,6 +15,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object, fold
 from framejit.objects.core.registry import models, pure, wraps
+from framejit.objects.types import typefields
 from framejit.objects.types.typeobject import AliasObject
 from framejit.program import classes
 
@@ -65,13 +66,26 @@ def subscript(vm: VM, form: Object, parameters: Object) -> Object:
     return fold(vm, lambda: real[given])
 
 
-@models(types.GenericAlias.__repr__)
+@models(types.GenericAlias.__repr__, types.UnionType.__repr__)
 def repr_of_alias(vm: VM, self: Object) -> Object:
-    """`repr(dict[str, int])`, which has the names of its classes: those of builtin ones don't change."""
+    """`repr(dict[str, int])` or `repr(int | None)`, which has the names of its classes."""
     real = vm.observe(self).constant(vm)
-    if not has_fixed_names(real):
-        vm.unsupported(breaks.UnsupportedCall("repr() of an alias of classes whose names may change"))
+    rest_on_names(vm, real)
     return fold(vm, repr, real)
+
+
+def rest_on_names(vm: VM, part: Any) -> None:
+    """Guard the names by which a class, or the classes of an alias, are shown. Breaks for what shows more than that."""
+    if type(part) in ALIASES:
+        for each in (getattr(part, "__origin__", None), *part.__args__):
+            rest_on_names(vm, each)
+    elif type(part) is type:
+        typefields.name_of(vm, part, "__module__")
+        typefields.name_of(vm, part, "__qualname__")
+        for name in ("__origin__", "__args__"):
+            vm.raw_type_lookup(part, name)  # a class that has both is shown by its own repr()
+    elif part is not None and part is not ... and type(part) is not typing.TypeVar:
+        vm.unsupported(breaks.UnsupportedCall("repr() of an alias that has other parts than classes and type variables"))
 
 
 def equality(method: Any) -> None:
@@ -100,13 +114,6 @@ ALIASES = (types.GenericAlias, types.UnionType)
 for _cls in ALIASES:
     equality(vars(_cls)["__eq__"])
     equality(vars(_cls)["__ne__"])
-
-
-def has_fixed_names(part: Any) -> bool:
-    """Return whether a class, or what an alias consists of, is shown by names that can't be changed."""
-    if type(part) is types.GenericAlias:
-        return has_fixed_names(part.__origin__) and all(map(has_fixed_names, part.__args__))
-    return part is None or part is ... or (type(part) is type and not classes.flags(part) & classes.HEAP_TYPE)
 
 
 @models(_typing._idfunc)

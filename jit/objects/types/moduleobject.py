@@ -9,7 +9,8 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, imports
 from framejit.objects.core.object import VM, Codegen, IdentityConstant, Namespace, Object, find_attribute, is_own_slot, nothing_to_delete
-from framejit.objects.core.registry import wraps
+from framejit.objects.core.registry import models, wraps
+from framejit.objects.types.userobject import attribute_name
 
 NAMESPACE = vars(ModuleType)["__dict__"]
 INHERITED = frozenset(dir(ModuleType))
@@ -81,3 +82,11 @@ def wrap_module(vm: VM, value: ModuleType, source: Source | None) -> Object:
     if source is not None:
         vm.guard(TypeIs, source, type(value))  # a module's class may be changed
     return ModuleObject(type(value), source, value)
+
+
+@models(ModuleType.__getattribute__)
+def module_getattribute(vm: VM, self: Object, name: Object) -> Object:
+    """The attribute as `module.name` finds it. A subclass's `__getattr__`, which would be asked last, isn't called here."""
+    if self.cls is not ModuleType:
+        vm.unsupported(breaks.UnsupportedCall(f"ModuleType.__getattribute__ of a {self.type_name}"))
+    return self.getattr(vm, attribute_name(vm, name))

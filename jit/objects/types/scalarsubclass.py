@@ -97,7 +97,7 @@ def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
         return args
     base, receiver, rest = function.__objclass__, vm.observe(args[0]), args[1:]
     if isinstance(receiver, ScalarSubclassObject):
-        if receiver.base is not base or function.__name__ == "__rmod__" or (function in FORMAT and not has_plain_text(vm, receiver.cls, base)):
+        if receiver.base is not base or function.__name__ == "__rmod__" or function in FORMAT:
             return args
     taken = OTHERS.get(base, {}).get(function.__name__, ()) if type(function) is WrapperDescriptorType else ()
     try:
@@ -118,11 +118,6 @@ def is_in_the_result(vm: VM, function: Any, text: Object, rest: list[Object]) ->
 def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:
     """The exact value in an instance of a subclass of one of `bases`; another value as it is."""
     return value.plain_value(vm) if isinstance(value, ScalarSubclassObject) and value.base in bases else value
-
-
-def has_plain_text(vm: VM, cls: type, base: Any) -> bool:
-    """Return whether `str()` of an instance of a class, which `__format__` calls if there is no format, gives the text that the base gives."""
-    return all(vm.raw_type_lookup(cls, name) is getattr(base, name) for name in ("__str__", "__repr__"))
 
 
 def made(vm: VM, base: Any, cls: Object, args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:

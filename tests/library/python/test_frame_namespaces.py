@@ -86,11 +86,19 @@ def in_a_called_function(x):
     return inner(x, 1, c=x)
 
 
+def handed_back(x):
+    def inner(a, *rest, b=2, **more):
+        more = {**more, "z": a}
+        return locals()
+
+    return inner(x, 1, c=x), (lambda y, z=3: locals())(x)
+
+
 def read_globals(x):
     return x * globals()["FACTOR"], "nothing" in globals(), globals().get("nothing", 4)
 
 
-PROGRAMS = [an_item, a_look, sorted_names, a_copy, merged, formatted, in_a_called_function, read_globals, held, iterated]
+PROGRAMS = [an_item, a_look, sorted_names, a_copy, merged, formatted, in_a_called_function, handed_back, read_globals, held, iterated]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
