@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import _bootstrap  # type: ignore[attr-defined]
+from importlib import _bootstrap
 from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
@@ -63,7 +63,7 @@ def method_repr(vm: VM, self: MethodObject) -> Object:
 @models(ModuleType.__repr__)
 def module_repr(vm: VM, self: Object) -> Object:
     """Objects/moduleobject.c: module_repr, which calls a function in Python."""
-    return abstract.call(vm, vm.pin(_bootstrap._module_repr), [self])
+    return abstract.call(vm, vm.pin(_bootstrap._module_repr), [self])  # type: ignore[attr-defined]
 
 
 @models(MappingProxyType.__repr__)
