@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import struct
 from collections import OrderedDict, defaultdict
-from types import MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
@@ -13,9 +12,10 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, NotConstant, Object, is_own_slot
 from framejit.objects.core.registry import models
+from framejit.objects.types import typefields
 from framejit.objects.types.constobject import NONE, c_new
 from framejit.objects.types.dictmethods import factory_of
-from framejit.objects.types.dictobject import DictObject
+from framejit.objects.types.dictobject import DictObject, dict_of
 from framejit.objects.types.listobject import ListObject
 from framejit.objects.types.setobject import SetObject
 from framejit.objects.types.tupleobject import TupleObject
@@ -26,9 +26,9 @@ POINTER = struct.calcsize("P")
 MANAGED_DICT = 1 << 4
 
 
-def has_hidden_state(cls: type) -> bool:
-    """Return whether instances have C fields (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
-    size = object.__basicsize__ + POINTER * (classes.weakrefoffset(cls) > 0)
+def has_hidden_state(cls: type, slots: int = 0) -> bool:
+    """Return whether instances have C fields besides so many slots (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
+    size = object.__basicsize__ + POINTER * ((classes.weakrefoffset(cls) > 0) + slots)
     if classes.dictoffset(cls) and not classes.flags(cls) & MANAGED_DICT:
         size += POINTER
     return classes.itemsize(cls) > 0 or classes.basicsize(cls) > size
@@ -57,20 +57,34 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
 
 def reduce_newobj(vm: VM, self: Object) -> Object:
     """Objects/typeobject.c: reduce_newobj."""
-    if not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)) or overrides(vm, self.cls, "__getnewargs_ex__"):
+    if not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)):
         raise NotConstant(self)
-    arguments: list[Object] = []
-    has_arguments = overrides(vm, self.cls, "__getnewargs__")
-    if has_arguments:
-        found = vm.observe(abstract.call_method(vm, self, "__getnewargs__"))
-        if found.cls is not tuple:
-            raise NotConstant(self)
-        arguments = abstract.iterate(vm, found)
-    needs_nothing_else = not has_arguments and not isinstance(self, (ListObject, DictObject))
+    arguments, named = arguments_of_new(vm, self)
+    needs_nothing_else = arguments is None and not isinstance(self, (ListObject, DictObject))
     state = state_of(vm, self, needs_nothing_else)
     items = abstract.iter_(vm, self) if isinstance(self, ListObject) else NONE
     pairs = abstract.iter_(vm, abstract.call_method(vm, self, "items")) if isinstance(self, DictObject) else NONE
-    return TupleObject([vm.const(copyreg.__newobj__), TupleObject([vm.const(self.cls), *arguments]), state, items, pairs])  # type: ignore[attr-defined]
+    given = [] if arguments is None else abstract.iterate(vm, arguments)
+    if named is None:
+        return TupleObject([vm.const(copyreg.__newobj__), TupleObject([vm.const(self.cls), *given]), state, items, pairs])  # type: ignore[attr-defined]
+    parts = TupleObject([vm.const(self.cls), TupleObject(given), named])
+    return TupleObject([vm.const(copyreg.__newobj_ex__), parts, state, items, pairs])  # type: ignore[attr-defined]
+
+
+def arguments_of_new(vm: VM, self: Object) -> tuple[Object | None, Object | None]:
+    """The arguments with which `__new__` makes an object again, and those by keyword (_PyObject_GetNewArguments); None where there are none."""
+    if overrides(vm, self.cls, "__getnewargs_ex__"):
+        both = vm.observe(abstract.call_method(vm, self, "__getnewargs_ex__"))
+        parts = [vm.observe(part) for part in abstract.iterate(vm, both)] if both.cls is tuple else []
+        if [part.cls for part in parts] != [tuple, dict]:
+            raise NotConstant(self)
+        return parts[0], parts[1] if abstract.truth(vm, parts[1]) else None
+    if not overrides(vm, self.cls, "__getnewargs__"):
+        return None, None
+    found = vm.observe(abstract.call_method(vm, self, "__getnewargs__"))
+    if found.cls is not tuple:
+        raise NotConstant(self)
+    return found, None
 
 
 def reduce_by_base(vm: VM, self: Object) -> Object:
@@ -78,6 +92,9 @@ def reduce_by_base(vm: VM, self: Object) -> Object:
     base = next(cls for cls in classes.mro(self.cls) if not classes.flags(cls) & classes.HEAP_TYPE)
     if base is self.cls or not isinstance(self, (UserObject, TupleObject, ListObject, DictObject)) or c_new(self.cls) is not base.__new__:
         raise NotConstant(self)
+    slots = vm.raw_type_lookup(self.cls, "__slots__")
+    if slots is not MISSING and not (type(slots) is tuple and not slots):
+        raise NotConstant(self)  # these protocols refuse slots
     value = NONE if base is object else abstract.call(vm, vm.const(base), [self], {})
     state = state_of(vm, self, is_whole=False)
     parts = [vm.const(copyreg._reconstructor), TupleObject([vm.const(self.cls), vm.const(base), value])]  # type: ignore[attr-defined]
@@ -104,14 +121,37 @@ def getstate(vm: VM, self: Object) -> Object:
 
 
 def default_state(vm: VM, self: Object, is_whole: bool) -> Object:
-    """The `__dict__` of an instance, or None (object_getstate_default). `is_whole`: the object is made of nothing else. Breaks if it has slots."""
-    slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
-    record: Any = vm.raw_type_lookup(self.cls, "__slotnames__")  # copyreg's record of them
-    named_slots = record not in (MISSING, []) or (record is not MISSING and id(self.cls) in classes.STAND_INS)
-    if (is_whole and has_hidden_state(self.cls)) or slots or named_slots:
+    """The `__dict__` of an instance, or None, and the values of its slots (object_getstate_default). `is_whole`: the object is made of nothing else."""
+    names = slot_names(vm, self)
+    if is_whole and has_hidden_state(self.cls, len(names)):
         raise NotConstant(self)
     namespace = self.instance_dict(vm)
-    return NONE if namespace is None or not namespace.open(vm) else namespace
+    state = NONE if namespace is None or not namespace.open(vm) else namespace
+    values = [(vm.const(name), value) for name in names if (value := abstract.lookup_attr(vm, self, name)) is not None]
+    return TupleObject([state, dict_of(vm, values)]) if values else state
+
+
+def slot_names(vm: VM, self: Object) -> list[str]:
+    """The names of the slots that a class and its bases declare, as copyreg._slotnames finds them. It keeps them in the class, which the trace doesn't do."""
+    record: Any = vm.raw_type_lookup(self.cls, "__slotnames__")
+    if record is not MISSING and (type(record) is not list or id(self.cls) in classes.STAND_INS):
+        raise NotConstant(self)
+    vm.rest_on_bases(self.cls)
+    names: list[str] = []
+    for cls in classes.mro(self.cls):
+        declared = typefields.own_attribute(vm, cls, "__slots__") if classes.flags(cls) & classes.HEAP_TYPE else None
+        if declared is None:
+            continue
+        slots = declared.as_real(vm)
+        if type(slots) not in (str, tuple, list) or not all(type(name) is str for name in slots):
+            raise NotConstant(self)
+        own = classes.name(cls).lstrip("_")
+        for name in (slots,) if type(slots) is str else slots:
+            is_private = name.startswith("__") and not name.endswith("__") and own
+            names += [] if name in ("__dict__", "__weakref__") else [f"_{own}{name}" if is_private else name]
+    if record is not MISSING and "__slotnames__" in classes.class_dict(self.cls) and record != names:
+        raise NotConstant(self)
+    return names
 
 
 def reduce_mapping(vm: VM, mapping: DictObject) -> Object:

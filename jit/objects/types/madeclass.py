@@ -39,6 +39,7 @@ READ_BY_TYPE = ("__slots__", "__qualname__")
 """Entries of a namespace whose values decide what `type.__new__` makes."""
 COMPUTED = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__base__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"})
 """Fields of a class that its stand-in has too."""
+ABSTRACT_METHODS = "__abstractmethods__"
 NAMES = ("__name__", "__qualname__")
 """Fields of a class that are kept outside of its namespace, and can be set."""
 OWN_INIT_SUBCLASS = object.__dict__["__init_subclass__"]
@@ -98,14 +99,14 @@ class MadeClass(TypeObject):
         if name in COMPUTED:
             return vm.from_real(type.__dict__[name].__get__(self.value))
         found = self.own(vm, name)
-        if found is not None and name in ("__doc__", "__module__", "__annotations__", "__abstractmethods__", "__type_params__"):
+        if found is not None and name in ("__doc__", "__module__", "__annotations__", ABSTRACT_METHODS, "__type_params__"):
             return vm.observe(found).descriptor_get(vm, None, self.value) if name == "__doc__" else found
         if name == "__doc__":
             return vm.const(None)
         if name == "__annotations__" and differences.ANNOTATIONS_IN_NAMESPACE:  # type_get_annotations
             self.set_own(vm, name, dict_of(vm, []))
             return self.changes[name] or vm.const(None)
-        if name == "__abstractmethods__":
+        if name == ABSTRACT_METHODS:
             vm.raise_(AttributeError, name)
         vm.unsupported(breaks.UnsupportedValue(f"{name} of class {classes.qualname(self.value)}"))
 
@@ -136,7 +137,7 @@ class MadeClass(TypeObject):
             vm.unsupported(breaks.UnsupportedOperation(what))
         if value is None and self.own(vm, name) is None:
             fold(vm, type.__delattr__, self.value, name)  # raises
-        raw = MISSING if value is None else stand_in_for(vm, value)
+        raw = MISSING if value is None else vm.observe(value).as_real(vm) if name == ABSTRACT_METHODS else stand_in_for(vm, value)
         before = getattr(self.value, name) if name in NAMES else classes.class_dict(self.value).get(name, MISSING)
         if name in NAMES:
             fold(vm, type.__setattr__, self.value, name, raw)  # raises for a text that is no name
@@ -217,7 +218,7 @@ class MadeClass(TypeObject):
 
 def may_be_set(name: str) -> bool:
     """Return whether setting a field of a class that has been made sets it, or an entry of the namespace, and nothing else."""
-    return name in ("__doc__", "__module__", *NAMES) or (name == "__annotations__" and differences.ANNOTATIONS_IN_NAMESPACE)
+    return name in ("__doc__", "__module__", ABSTRACT_METHODS, *NAMES) or (name == "__annotations__" and differences.ANNOTATIONS_IN_NAMESPACE)
 
 
 class ClassDict(MappingProxyObject):

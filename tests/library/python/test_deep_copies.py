@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import weakref
 from typing import Any
 
@@ -165,3 +166,92 @@ def test_getstate_called_by_the_program() -> None:
 
     Comparison().same(str(states(x)), str(framejit.compile(states, backend="eager")(x)))
     Comparison().same(str(of_slots(x)), str(framejit.compile(of_slots, backend="eager")(x)))
+
+
+class Slots:
+    __slots__ = ("a", "__hidden", "unset")
+
+    def __init__(self, a: Any) -> None:
+        self.a = a
+        self.__hidden = [a]
+
+
+class SlotsAndDict(Slots):
+    def __init__(self, a: Any) -> None:
+        super().__init__(a)
+        self.b = a
+
+
+@dataclasses.dataclass(slots=True)
+class Record:
+    a: int
+    b: list[Any]
+
+
+class Made:
+    named: dict[str, int] = {"scale": 1}
+
+    def __new__(cls, a: Any, *, scale: int = 1) -> Made:
+        made = super().__new__(cls)
+        made.parts = a, scale
+        return made
+
+    def __getnewargs_ex__(self) -> Any:
+        return self.parts[:1], {"scale": self.parts[1]} if self.parts[1] > 1 else {}
+
+
+def shown(value: Any) -> Any:
+    return type(value).__name__, [getattr(value, name, None) for name in ("a", "_Slots__hidden", "unset", "b", "parts")]
+
+
+def test_objects_with_slots_or_arguments_by_keyword_are_copied() -> None:
+    def copied(x: torch.Tensor, outer: Any) -> Any:
+        class Local:
+            __slots__ = "only"
+
+        local = Local()
+        local.only = x
+        values = Slots(1), SlotsAndDict(2), Record(3, [4]), Made(5), Made(6, scale=2), outer
+        copies, deep = [copy.copy(value) for value in values], [copy.deepcopy(value) for value in values]
+        deep[2].b.append(deep[0].a)
+        state = Slots(1).__reduce_ex__(2)[1:], Slots(2).__getstate__()
+        return x + 1, [shown(value) for value in (*values, *copies, *deep)], copy.copy(local).only, state
+
+    framejit.reset()
+    compiled = framejit.compile(copied, backend="eager", fullgraph=True)
+    outers = Slots(7), SlotsAndDict(8), Slots(9), Record(1, [])
+    expected = [repr(copied(x, outer)) for outer in outers]  # this puts a list of the slots into the classes
+    assert [repr(compiled(x, outer)) for outer in outers] == expected
+    assert framejit.statistics()["graphs"] == 3
+
+
+def test_copies_follow_the_declared_slots() -> None:
+    class Changing:
+        __slots__ = ("a",)
+
+        def __init__(self) -> None:
+            self.a = 1
+
+    def copied(x: torch.Tensor) -> Any:
+        return x + 1, Changing().__getstate__()
+
+    compiled = framejit.compile(copied, backend="eager")
+    for change in (None, (), ("a",), ["a"]):
+        if change is not None:
+            Changing.__slots__ = change  # type: ignore[assignment]
+        assert repr(compiled(x)) == repr(copied(x))
+        if hasattr(Changing, "__slotnames__"):
+            del Changing.__slotnames__
+
+
+@pytest.mark.parametrize("protocol", [0, 1])
+def test_old_protocols_refuse_slots(protocol: int) -> None:
+    def reduced(x: torch.Tensor, value: Any) -> Any:
+        try:
+            return x + 1, len(value.__reduce_ex__(protocol))
+        except TypeError as error:
+            return x + 1, str(error)
+
+    compiled = framejit.compile(reduced, backend="eager")
+    for value in (Slots(1), SlotsAndDict(2)):
+        assert repr(compiled(x, value)) == repr(reduced(x, value))

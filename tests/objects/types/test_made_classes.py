@@ -879,3 +879,51 @@ def test_marks_of_abstract_methods(mark):
             return str(error)
 
     assert framejit.compile(f, backend="eager")() == f()
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self):
+        pass
+
+    @abc.abstractmethod
+    def __eq__(self, other):
+        pass
+
+
+def test_abstract_methods_that_decorators_implement_or_add():
+    def f():
+        @dataclasses.dataclass
+        class Square(Shape):
+            side: int = 1
+
+            def area(self):
+                return self.side**2
+
+        class Late(abc.ABC):
+            @abc.abstractmethod
+            def method(self):
+                pass
+
+        class Early(abc.ABC):
+            pass
+
+        early, said = Early(), []
+        Late.method = lambda self: 5
+        Early.method = abc.abstractmethod(lambda self: 6)
+        for cls in (Late, Early, Late):
+            try:
+                cls()
+            except TypeError as error:
+                said.append(str(error))
+            abc.update_abstractmethods(cls)
+        late = Late()
+        return Square(3), late, early, said, [sorted(cls.__abstractmethods__) for cls in (Square, Late, Early)]
+
+    for run in (f, framejit.compile(f, backend="eager", fullgraph=True)):
+        square, late, early, said, methods = run()
+        assert (square.area(), late.method(), methods) == (9, 5, [[], [], ["method"]])
+        assert len(said) == 1 and "Late" in said[0]
+        assert type(late)().method() == 5
+        with pytest.raises(TypeError, match="Early"):
+            type(early)()
