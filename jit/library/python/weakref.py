@@ -195,7 +195,8 @@ def reference_new(vm: VM, cls: Object, target: Object, callback: Object | None =
     called = None if callback is None else vm.observe(callback)
     if called is not None and called.cls is type(None):
         called = None
-    if real not in (weakref.ReferenceType, weakref.KeyedRef) or obj.is_knowable() or not classes.weakrefoffset(obj.cls):
+    is_constant = obj.is_knowable() and not issubclass(obj.cls, type)
+    if real not in (weakref.ReferenceType, weakref.KeyedRef) or is_constant or not classes.weakrefoffset(obj.cls):
         vm.unsupported(breaks.UnsupportedCall("ReferenceType.__new__"))
     if called is not None and not may_wait(called, settle(obj)):
         vm.unsupported(breaks.UnsupportedCall("a weak reference with a callback, to an object that may end in this call"))
@@ -328,8 +329,10 @@ def proxy(vm: VM, target: Object, callback: Object | None = None, /) -> Object:
 
 def may_wait(callback: Object, target: Object) -> bool:
     """Return whether a callback may be called after the call although its object has ended before: it is about a module, a parameter or an optimizer from
-    outside, or only takes the reference out of a weak dict or set."""
+    outside, or only takes the reference out of a weak dict or set. Classes end when the garbage collector runs."""
     is_removal = isinstance(callback, FunctionObject) and callback.code in REMOVALS
+    if issubclass(target.cls, type):
+        return is_removal
     return target.source is not None and (is_removal or issubclass(target.cls, OUTLIVE_STEPS))
 
 
@@ -343,8 +346,10 @@ def is_held(vm: VM, target: Object) -> bool:
     """Return whether something but the trace keeps an object alive: a variable of a frame, or an object that can be reached from one.
 
     Iterators and generators don't count: they let go of what they have when they end. A value from outside is also kept by what it was found in, unless the
-    call has changed that.
+    call has changed that. A class refers to itself, so that only the garbage collector ends it.
     """
+    if issubclass(target.cls, type):
+        return True
     frames, level = [], 0
     while (found := vm.caller(level)) is not None:
         frames.append(found[0])

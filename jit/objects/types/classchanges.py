@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from enum import EnumType
 from typing import Any
 
 from framejit import breaks
@@ -59,7 +60,7 @@ def check_store(vm: VM, cls: type, name: str, value: Object) -> None:
     """Break unless setting this attribute only sets it: names of special methods change what C code does with instances, and descriptors what others read."""
     meta = type(cls)
     is_plain = classes.can_change(cls) and not (name.startswith("__") and name.endswith("__"))
-    is_plain = is_plain and vm.raw_type_lookup(meta, "__setattr__") is ITS_OWN and vm.raw_type_lookup(meta, name) is MISSING
+    is_plain = is_plain and not issubclass(meta, EnumType) and vm.raw_type_lookup(meta, name) is MISSING
     known = vm.type_lookup(cls, name) if is_plain else None
     is_plain = is_plain and (known is None or vm.raw_type_lookup(known.cls, "__set__") is MISSING)
     if not is_plain or any(vm.raw_type_lookup(value.cls, special) is not MISSING for special in ("__get__", "__set__", "__delete__", "__set_name__")):

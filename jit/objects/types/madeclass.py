@@ -37,7 +37,10 @@ METHODS: dict[str, type] = {"__new__": staticmethod, "__init_subclass__": classm
 """Functions of a class body that `type.__new__` makes static or class methods of."""
 READ_BY_TYPE = ("__slots__", "__qualname__")
 """Entries of a namespace whose values decide what `type.__new__` makes."""
-COMPUTED = frozenset({"__name__", "__qualname__", "__mro__", "__bases__", "__base__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__"})
+COMPUTED = frozenset({
+    "__name__", "__qualname__", "__mro__", "__bases__", "__base__", "__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__",
+    "__text_signature__",
+})  # fmt: skip
 """Fields of a class that its stand-in has too."""
 ABSTRACT_METHODS = "__abstractmethods__"
 NAMES = ("__name__", "__qualname__")
@@ -96,6 +99,8 @@ class MadeClass(TypeObject):
         """An attribute that C code of `type` computes (typefields.py)."""
         if name == "__dict__":
             return ClassDict(self, vm)
+        if name == "__text_signature__" and "__doc__" in self.initial:
+            self.initial["__doc__"].as_real(vm)  # the stand-in has a docstring of which the signature may be the beginning
         if name in COMPUTED:
             return vm.from_real(type.__dict__[name].__get__(self.value))
         found = self.own(vm, name)
@@ -115,14 +120,6 @@ class MadeClass(TypeObject):
 
     def as_graph_argument(self, vm: VM) -> Any:
         raise NotConstant(self)
-
-    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        """slot_tp_setattro of the metaclass."""
-        special = "__setattr__" if value is not None else "__delattr__"
-        if vm.raw_type_lookup(self.cls, special) is type.__dict__[special]:
-            self.set_own(vm, name, value)
-        else:
-            call_special(vm, self, special, vm.const(name), *([] if value is None else [value]))
 
     def set_own(self, vm: VM, name: str, value: Object | None) -> None:
         """type_setattro, where the metaclass has no descriptor of this name."""

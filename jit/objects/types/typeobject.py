@@ -13,7 +13,7 @@ from framejit.guards.kinds import KeyAbsent, ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects.core import abstract, wording
 from framejit.objects.core.delivery import AS_IT_IS, Delivery, How
-from framejit.objects.core.object import VM, Codegen, IdentityConstant, NotConstant, Object, Raise, fold
+from framejit.objects.core.object import VM, Codegen, IdentityConstant, NotConstant, Object, Raise, call_special, fold
 from framejit.objects.core.registry import by_library, is_pure, models, wraps
 from framejit.objects.core.signatures import NOT_CALLABLE, by_registry
 from framejit.objects.types import typefields
@@ -81,13 +81,18 @@ class TypeObject(IdentityConstant):
         return next((dtype for cls, dtype in DTYPES.items() if cls is self.value), self.value)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        """slot_tp_setattro of the metaclass."""
+        special = "__setattr__" if value is not None else "__delattr__"
+        if vm.raw_type_lookup(self.cls, special) is type.__dict__[special]:
+            self.set_own(vm, name, value)
+        else:
+            call_special(vm, self, special, vm.const(name), *([] if value is None else [value]))
+
+    def set_own(self, vm: VM, name: str, value: Object | None) -> None:
+        """type_setattro."""
         if value is None:
             vm.unsupported(breaks.UnsupportedOperation(f"deleting an attribute of the class {classes.qualname(self.value)}"))
         vm.store_on_class(self.value, name, vm.observe(value))
-
-    def set_own(self, vm: VM, name: str, value: Object | None) -> None:
-        """type_setattro. An attribute of a class from outside is set in one way only."""
-        self.setattr(vm, name, value)
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """type_call, or the model of this very class."""

@@ -210,3 +210,23 @@ def test_the_signature_of_what_has_none_raises():
     compiled = framejit.compile(program, backend="eager", fullgraph=True)
     for target in (5, "text", [1]):
         assert repr(compiled(torch.ones(2), target)) == repr(program(torch.ones(2), target))
+
+
+def test_signatures_of_classes_that_the_call_makes_without_a_constructor():
+    def program(x):
+        class Empty:
+            pass
+
+        class Documented:
+            """Documented(a, /, b=1)\n--\n\nThe first line of the docstring is the signature."""
+
+        @dataclasses.dataclass(init=False)
+        class Bare:
+            size: int = 3
+
+        texts = [cls.__text_signature__ for cls in (Empty, Documented)]
+        return x + 1, texts, str(inspect.signature(Empty)), Bare.__doc__
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    assert repr(compiled(torch.ones(2))) == repr(program(torch.ones(2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 
@@ -316,3 +317,43 @@ def test_a_proxy_that_leaves_is_that_of_the_object():
     assert ends() is None
     with pytest.raises(ReferenceError):
         proxy.key
+
+
+def test_to_classes():
+    @functools.singledispatch
+    def shown(value):
+        return "base"
+
+    @shown.register
+    def _(value: int):
+        return "int"
+
+    def f(t):
+        class Local(Node):
+            pass
+
+        @functools.singledispatch
+        def made(value):
+            return "base"
+
+        made.register(Node)(lambda value: "node")
+        made.register(Local)(lambda value: "local")
+        names = weakref.WeakKeyDictionary({int: 1, Node: 2})
+        names[Local] = 3
+        classes = weakref.WeakSet([Node, Local])
+        reference, outer = weakref.ref(Local), weakref.ref(Node)
+        texts = [made(value) for value in (1, Local(), Node(), 1)] + [shown(True), shown("a")]
+        found = names[int], names.get(str), Local in names, len(names), Node in classes, reference() is Local, outer() is Node
+        return t + 1, texts, found, names, classes, reference, outer, made, Local
+
+    framejit.reset()
+    compiled = framejit.compile(f, backend="eager", fullgraph=True)
+    for run in (f, compiled, compiled):
+        _, texts, found, names, classes, reference, outer, made, local = run(x)
+        assert texts == ["base", "local", "node", "base", "int", "base"]
+        assert found == (1, None, True, 3, True, True, True)
+        assert dict(names) == {int: 1, Node: 2, local: 3} and set(classes) == {Node, local}
+        assert (reference(), outer(), made(local())) == (local, Node, "local")
+        del names, classes, made, local, run
+        gc.collect()
+        assert reference() is None and outer() is Node

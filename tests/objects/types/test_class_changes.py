@@ -195,6 +195,9 @@ class Watched(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value * 2)
 
+    def __delattr__(cls, name: str) -> None:
+        raise AttributeError(f"{name} stays")
+
 
 @pytest.mark.parametrize("name, value", [("slot", 3), ("computed", 4), ("__len__", 5), ("described", property(lambda self: 3))])
 def test_what_does_more_than_set_an_attribute_splits_the_graph(name: str, value: Any) -> None:
@@ -219,6 +222,30 @@ def test_code_of_metaclasses_runs() -> None:
         except AttributeError as error:
             return Doubled.size, str(error), x  # type: ignore[attr-defined]
 
-    expected = changes(X)
-    found = framejit.compile(changes, backend="eager")(X)
-    assert expected[:2] == found[:2] and expected[0] == 6
+    def deletes(x: torch.Tensor) -> Any:
+        try:
+            del Doubled.size  # type: ignore[attr-defined]
+        except AttributeError as error:
+            try:
+                del Level.LOW  # type: ignore[misc]
+            except AttributeError as other:
+                return str(error), str(other), x
+
+    for program in (changes, deletes):
+        expected = program(X)
+        found = framejit.compile(program, backend="eager", fullgraph=True)(X)
+        assert expected[:2] == found[:2]
+    assert vars(Doubled)["size"] == 6
+
+
+def test_attributes_of_enums_are_set_natively() -> None:
+    class Local(enum.Enum):
+        ONE = 1
+
+    def changes(x: torch.Tensor) -> Any:
+        Local.extra = 3  # type: ignore[attr-defined]
+        return x + 1, Local.extra, list(Local)  # type: ignore[attr-defined]
+
+    framejit.reset()
+    assert repr(framejit.compile(changes, backend="eager")(X)) == repr(changes(X))
+    assert framejit.statistics()["graph_breaks"] > 0
