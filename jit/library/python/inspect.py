@@ -79,10 +79,13 @@ def real_signature(vm: VM, target: Object) -> inspect.Signature:
 
 
 def signature_of_class(vm: VM, target: TypeObject) -> inspect.Signature:
-    """The signature of a class whose instances are made by `object.__new__` and an `__init__` in Python."""
+    """The signature of a class whose instances are made by `object.__new__`, with object's `__init__` or one in Python."""
     cls = target.value
     plain = all(vm.raw_type_lookup(type(cls), name) is getattr(type, name, MISSING) for name in ("__call__", "__signature__"))
     plain = plain and vm.raw_type_lookup(cls, "__new__") is object.__new__ and vm.raw_type_lookup(cls, "__signature__") is MISSING
+    if plain and vm.raw_type_lookup(cls, "__init__") is object.__init__:
+        vm.rest_on_bases(cls)  # of which each may have a text that tells the signature
+        return inspect.signature(cls)
     init = vm.type_lookup(cls, "__init__")
     if not plain or not isinstance(init, FunctionObject):
         vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
