@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import copy
+import functools
 import gc
 import os
 import signal
@@ -613,3 +616,32 @@ def test_a_stress_run_in_small(run, share, limit):
     command = [sys.executable, str(ROOT / "tools" / "stress.py"), run, "--share", str(share), "--limit", str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+FINALIZED = {
+    "list": (list, [1]), "dict": (dict, {1: 2}), "tuple": (tuple, (1,)), "set": (set, {1}), "frozenset": (frozenset, {1}), "int": (int, 1), "str": (str, "a"),
+    "bytes": (bytes, b"a"), "deque": (collections.deque, [1]), "OrderedDict": (collections.OrderedDict, {1: 2}), "partial": (functools.partial, len),
+    "exception": (ValueError, "a"), "OSError": (OSError, "a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("base, argument", FINALIZED.values(), ids=FINALIZED)
+def test_finalizers_of_instances_that_the_call_makes_and_releases_run(base, argument):
+    ended = []
+
+    class Ending(base):
+        def __del__(self):
+            ended.append("ended")
+
+    def program(x, source):
+        made = Ending(argument)
+        del made
+        copied = None if source is None else copy.copy(source)
+        del copied
+        return x + 1
+
+    source = Ending(argument) if base in (list, dict, set) else None
+    compiled = framejit.compile(program, backend="eager")
+    for calls in (1, 2):
+        compiled(torch.ones(2), source)
+        assert len(ended) == calls * (1 + (source is not None))

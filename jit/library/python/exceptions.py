@@ -38,7 +38,7 @@ def reals(vm: VM, args: tuple[Object, ...]) -> list[Any]:
 
 
 def exception_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
-    made: type[BaseException] = vm.observe(cls).constant(vm)
+    made: type[BaseException] = abstract.class_to_make(vm, cls)
     if issubclass(made, BaseExceptionGroup):
         return new_group(vm, made, args)
     exc = ExceptionObject(made, list(args))

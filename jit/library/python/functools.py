@@ -149,7 +149,7 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
         function = vm.observe(function.function)
     elif vm.raw_type_lookup(function.cls, "__call__") is MISSING:
         vm.raise_(TypeError, "the first argument must be callable")
-    return PartialObject(vm.observe(cls).constant(vm), function, TupleObject(bound), dict_of(vm, named))
+    return PartialObject(abstract.class_to_make(vm, cls), function, TupleObject(bound), dict_of(vm, named))
 
 
 @models(functools.partial)

@@ -362,6 +362,19 @@ def is_subtype(vm: VM, cls: type, base: type) -> bool:
     return classes.is_subtype(cls, base)
 
 
+def class_to_make(vm: VM, cls: Object) -> type:
+    """The class of which a `__new__` in C makes an instance."""
+    real: type = vm.observe(cls).constant(vm)
+    check_finalizer(vm, real)
+    return real
+
+
+def check_finalizer(vm: VM, cls: type) -> None:
+    """Break where an instance of a class is to be made whose end runs code of the program's: the trace doesn't know when that would be."""
+    if classes.flags(cls) & classes.HEAP_TYPE and vm.raw_type_lookup(cls, "__del__") is not MISSING:
+        vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.name(cls)}, whose __del__ runs when the last reference goes"))
+
+
 def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
     """CHECK_EXC_MATCH: everything listed must be an exception class, even if an earlier one matches."""
     cls = vm.observe(cls)

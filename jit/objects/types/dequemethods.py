@@ -24,7 +24,7 @@ for _name, _symbol in COMPARISONS.items():
 
 @models(deque.__new__)
 def deque_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    return DequeObject([], None, vm.observe(cls).constant(vm))
+    return DequeObject([], None, abstract.class_to_make(vm, cls))
 
 
 @models(deque.__init__)

@@ -22,7 +22,7 @@ from framejit.objects.types.tupleobject import TupleObject
 
 @models(dict.__new__, OrderedDict.__new__, defaultdict.__new__)
 def dict_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    made = DictObject(vm.observe(cls).constant(vm))
+    made = DictObject(abstract.class_to_make(vm, cls))
     if made.family is defaultdict:
         made.factory = NONE
     return made

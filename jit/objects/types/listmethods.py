@@ -20,7 +20,7 @@ for _name, _symbol in COMPARISONS.items():
 
 @models(list.__new__)
 def list_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    return ListObject([], vm.observe(cls).constant(vm))
+    return ListObject([], abstract.class_to_make(vm, cls))
 
 
 @models(list.__init__)

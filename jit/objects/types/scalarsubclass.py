@@ -1,4 +1,4 @@
-"""Instances of the program's subclasses of int, float and str. Methods in C of these types take such an instance for the exact value in it."""
+"""Instances of the program's subclasses of int, float, str and bytes. Methods in C of these types take such an instance for the exact value in it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from framejit.objects.types.constobject import SUBCLASS_WRAPPERS, c_new
 from framejit.objects.types.userobject import UserObject
 from framejit.program import classes
 
-BASES: tuple[Any, ...] = (int, float, str)
+BASES: tuple[Any, ...] = (int, float, str, bytes)
 MAKERS: tuple[Any, ...] = tuple(base.__new__ for base in BASES)
 ON_NUMBERS = dict.fromkeys((name for name in vars(int) if type(vars(int)[name]) is WrapperDescriptorType), (int, float))
 ON_TEXTS = dict.fromkeys(("__add__", "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), (str,))
 OTHERS: dict[Any, dict[str, tuple[Any, ...]]] = {
     int: ON_NUMBERS, float: ON_NUMBERS, str: {**ON_TEXTS, **dict.fromkeys(("__getitem__", "__mul__", "__rmul__"), (int,))},
+    bytes: {"__eq__": (bytes,), "__ne__": (bytes,), "__getitem__": (int,)},
 }  # fmt: skip
 """For each base and special method of it, the bases of other arguments that it takes for the exact values in them."""
-FORMAT = tuple(base.__format__ for base in BASES)
+FORMAT = (int.__format__, float.__format__, str.__format__)
 MARKS: dict[Any, str] = {str.format: "{}", str.format_map: "{}", str.__mod__: "%"}
 """The characters without which a text that isn't empty, an instance of a subclass too, is itself the result (Objects/stringlib/unicode_format.h)."""
-PARTITIONS: tuple[Any, ...] = (str.partition, str.rpartition)
+PARTITIONS: tuple[Any, ...] = (str.partition, str.rpartition, bytes.partition, bytes.rpartition)
 """Methods whose result holds the text itself if the separator isn't in it (Objects/stringlib/partition.h)."""
 READ_BY = {int: vars(int)["real"], float: vars(float)["real"]}
-"""For each base, the attribute `real` in C that gives the exact value, for guards. There is none for str."""
+"""For each base, the attribute `real` in C that gives the exact value, for guards. There is none for str and bytes."""
 
 
 class ScalarSubclassObject(UserObject):
-    """An instance of a class of the program's that derives from int, float or str. `plain`: the exact value; None until one from outside is asked for it."""
+    """An instance of a class of the program's that derives from one of BASES. `plain`: the exact value; None until one from outside is asked for it."""
 
     __slots__ = ("plain",)
 
@@ -46,7 +47,7 @@ class ScalarSubclassObject(UserObject):
         return next(base for base in BASES if issubclass(self.cls, base))
 
     def plain_value(self, vm: VM) -> Object:
-        """The exact int, float or str. Raises NotConstant for an instance from outside of which a guard can't read it."""
+        """The exact int, float, str or bytes. Raises NotConstant for an instance from outside of which a guard can't read it."""
         if self.plain is None:
             is_read_in_c = vm.raw_type_lookup(self.cls, "__getattribute__") is self.base.__getattribute__
             if self.source is None or not is_read_in_c or vm.raw_type_lookup(self.cls, "real") is not READ_BY.get(self.base):
@@ -76,7 +77,7 @@ class ScalarSubclassObject(UserObject):
 
 
 def is_scalar_subclass(cls: type) -> bool:
-    """Return whether instances of a class are made by `int.__new__`, `float.__new__` or `str.__new__`, and are neither exact nor members of an outer enum."""
+    """Return whether instances of a class are made by the `__new__` of one of BASES, and are neither exact nor members of an outer enum."""
     is_member = issubclass(cls, enum.Enum) and id(cls) not in classes.STAND_INS
     return cls not in BASES and not is_member and c_new(cls) in MAKERS
 
@@ -91,7 +92,7 @@ SUBCLASS_WRAPPERS |= dict.fromkeys(BASES, wrap_instance)
 
 
 def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
-    """The arguments of a function in C: a method of int, float or str takes instances of subclasses for the exact values in them. Arguments after the first
+    """The arguments of a function in C: a method of one of BASES takes instances of subclasses for the exact values in them. Arguments after the first
     are only taken so where no text, and no error, could show their class."""
     if type(function) not in (WrapperDescriptorType, MethodDescriptorType) or function.__objclass__ not in BASES or not args:
         return args
@@ -109,10 +110,15 @@ def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
 
 
 def is_in_the_result(vm: VM, function: Any, text: Object, rest: list[Object]) -> bool:
-    """Return whether a method of str returns the text itself, an instance of a subclass too, or a tuple with it. Raises NotConstant."""
+    """Return whether a method of str or bytes may return the text itself, an instance of a subclass too, or a tuple with it. Raises NotConstant."""
     if function in MARKS:
         return text.constant(vm) != "" and not any(mark in text.constant(vm) for mark in MARKS[function])
-    return function in PARTITIONS and len(rest) == 1 and issubclass(vm.observe(rest[0]).cls, str) and rest[0].constant(vm) not in text.constant(vm)
+    if function not in PARTITIONS or len(rest) != 1:
+        return False
+    separator = vm.observe(rest[0])
+    if not issubclass(separator.cls, function.__objclass__):
+        return function.__objclass__ is bytes  # other buffers are looked for, too
+    return separator.constant(vm) not in text.constant(vm)
 
 
 def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:
@@ -121,10 +127,11 @@ def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:
 
 
 def made(vm: VM, base: Any, cls: Object, args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:
-    """`base.__new__(cls, *args, **kwargs)` (long_subtype_new, float_subtype_new, unicode_subtype_new): a new instance with the value that the base makes."""
+    """`base.__new__(cls, *args, **kwargs)` (long_subtype_new, unicode_subtype_new and so on): a new instance with the value that the base makes."""
     real = vm.observe(cls).value
     if not isinstance(real, type) or not issubclass(real, base) or not classes.known_by_identity(real):
         vm.unsupported(breaks.UnsupportedCall(f"{base.__name__}.__new__ of what is no subclass of {base.__name__}"))
+    abstract.check_finalizer(vm, real)
     if base is float and vm.raw_type_lookup(real, "__init__") is not object.__init__:
         kwargs = {}  # they are for the `__init__` of the subclass, and float___new__ takes none
     plain = vm.observe(abstract.call(vm, vm.const(base), list(args), kwargs))
@@ -148,6 +155,11 @@ def float_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object
 @models(str.__new__)
 def str_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     return made(vm, str, cls, args, kwargs)
+
+
+@models(bytes.__new__)
+def bytes_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
+    return made(vm, bytes, cls, args, kwargs)
 
 
 def makes_instances(method: Any) -> None:

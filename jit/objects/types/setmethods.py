@@ -277,12 +277,12 @@ def new_frozenset(vm: VM, cls: type, iterable: Object | None) -> Object:
 
 @models(set.__new__)
 def set_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    return SetObject({}, vm.observe(cls).constant(vm), layout=SetLayout(None, set))
+    return SetObject({}, abstract.class_to_make(vm, cls), layout=SetLayout(None, set))
 
 
 @models(frozenset.__new__)
 def frozenset_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
-    return new_frozenset(vm, vm.observe(cls).constant(vm), iterable)
+    return new_frozenset(vm, abstract.class_to_make(vm, cls), iterable)
 
 
 @models(set.__init__)

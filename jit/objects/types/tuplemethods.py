@@ -34,7 +34,7 @@ def make_tuple(vm: VM, iterable: Object | None = None) -> Object:
 
 @models(tuple.__new__)
 def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
-    real = vm.observe(cls).constant(vm)
+    real = abstract.class_to_make(vm, cls)
     if real is tuple:
         return make_tuple(vm, iterable)
     return TupleObject([] if iterable is None else abstract.tuple_of(vm, iterable), real)

@@ -159,8 +159,7 @@ def object_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Objec
     vm.raw_type_lookup(real, "__abstractmethods__")  # guarded: the flag is set with it
     if classes.flags(real) & IS_ABSTRACT:
         fold(vm, object.__new__, real)  # raises TypeError, which names the abstract methods
-    if vm.raw_type_lookup(real, "__del__") is not MISSING:
-        vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.name(real)}, whose __del__ runs when the last reference goes"))
+    abstract.check_finalizer(vm, real)
     return UserObject(real)
 
 

@@ -1,4 +1,4 @@
-"""Instances of subclasses of int, float and str, made in compiled functions and from outside: their methods in C, attributes, identity, texts."""
+"""Instances of subclasses of int, float, str and bytes, made in compiled functions and from outside: their methods in C, attributes, identity, texts."""
 
 from __future__ import annotations
 
@@ -197,3 +197,48 @@ def test_methods_of_a_class_that_is_no_base():
         return found
 
     assert framejit.compile(f, backend="eager")() == f()
+
+
+class Packet(bytes):
+    def twice(self):
+        return Packet(self * 2)
+
+
+class Counted(bytes):
+    def __repr__(self):
+        return "counted"
+
+    def __len__(self):
+        return 99
+
+
+OUTER = Packet(b"outer")
+
+
+def bytes_made_in_the_call(t):
+    made, counted, zeros, text = Packet(b"hello"), Counted(b"rr"), Packet(3), Packet("text", "utf-8")
+    whole = made.strip(), made[:], made.center(2), made.replace(b"z", b""), made.split(b"z")[0], made.translate(None, b""), made * 1, made + b"", made % ()
+    parts = made[1], made[1:3], made.partition(b"l"), list(made), max(made), 101 in made, b"ell" in made, made.find(b"l"), made.hex(), made.decode()
+    compared = made == b"hello", b"hello" == made, made != Packet(b"h"), made < b"z", {made: 1}[b"hello"], {b"hello": 2}[made], hash(made) == hash(b"hello")
+    shown = repr(made), str(made), f"{made!r:>12}", repr(counted), len(counted), zeros, text, bool(Packet()), Packet.fromhex("6162"), made.__getnewargs__()
+    made.label = "kept"
+    return t + 1, whole, [type(each) for each in whole], parts, compared, shown, made, made.twice(), type(made.twice()), made.label, OUTER is OUTER
+
+
+def bytes_in_other_calls(t):
+    made = Packet(b"hello")
+    parted = made.partition(b"zz"), Packet(b"a").partition(bytearray(b"z")), b"x" + Packet(b"y"), bytes(Packet(b"z")), b"".join([Packet(b"w")])
+    return t + 1, parted, [type(each) for each in parted[0]], [type(each) for each in parted[1]], [type(each) for each in parted[2:]]
+
+
+def bytes_from_outside(t):
+    return t + 1, OUTER.upper(), OUTER == b"outer", OUTER[0], len(OUTER), OUTER.twice(), bytes(OUTER), OUTER.partition(b"zz")[0] is OUTER, {OUTER: 1}
+
+
+def test_bytes_of_a_class_of_their_own():
+    agree(bytes_made_in_the_call, x)
+
+
+@pytest.mark.parametrize("program", [bytes_in_other_calls, bytes_from_outside])
+def test_bytes_of_a_class_of_their_own_that_run_natively(program):
+    agree(program, x, fullgraph=False)
