@@ -14,8 +14,8 @@ from framejit.objects.core.finalizers import guard_address
 from framejit.objects.core.object import VM, IdentityConstant, Object, fold
 from framejit.objects.core.registry import models
 from framejit.objects.types import typefields
-from framejit.objects.types.dictviews import MappingProxyObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
+from framejit.objects.types.mappingproxy import MappingProxyObject
 from framejit.objects.types.scalarsubclass import FORMAT, ScalarSubclassObject
 from framejit.program import classes
 
@@ -69,7 +69,7 @@ def module_repr(vm: VM, self: Object) -> Object:
 @models(MappingProxyType.__repr__)
 def proxy_repr(vm: VM, self: MappingProxyObject) -> Object:
     """Objects/descrobject.c: mappingproxy_repr."""
-    return vm.const(f"mappingproxy({text.real_repr(vm, self.mapping)})")
+    return vm.const(f"mappingproxy({text.real_repr(vm, self.contents(vm))})")
 
 
 def formats_subclasses(method: Any) -> None:

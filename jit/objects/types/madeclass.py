@@ -24,10 +24,11 @@ from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, Raise, call_special, fold
 from framejit.objects.types.builtinobject import BuiltinMethodObject, DescriptorObject
 from framejit.objects.types.cellobject import CellObject
+from framejit.objects.types.classattributes import namespace_of_class
 from framejit.objects.types.dictobject import DictObject, dict_of
-from framejit.objects.types.dictviews import MappingProxyObject
 from framejit.objects.types.exceptions import normalized
 from framejit.objects.types.funcobject import FunctionObject
+from framejit.objects.types.mappingproxy import MappingProxyObject
 from framejit.objects.types.typeobject import SuperObject, TypeObject
 from framejit.objects.types.userobject import UserObject
 from framejit.program import classes
@@ -233,11 +234,6 @@ class ClassDict(MappingProxyObject):
 
     def referents(self) -> list[Object]:
         return [self.owner]
-
-
-def namespace_of_class(cls: type) -> Any:
-    """The `__dict__` of a class (runs in generated code)."""
-    return classes.class_dict(cls)
 
 
 class MadeDescriptor(DescriptorObject):

@@ -10,10 +10,11 @@ from types import FunctionType, MappingProxyType
 from typing import Any, NoReturn
 
 from framejit import breaks
-from framejit.guards.kinds import TypeIs
-from framejit.guards.source import CAttr, Pinned
+from framejit.guards.kinds import IsMissing, IsPresent, TypeIs
+from framejit.guards.source import CAttr, OwnAttr, Pinned
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models
+from framejit.objects.types.classattributes import ClassAttributes
 from framejit.objects.types.classchanges import ClassChanges, dict_of_class
 from framejit.objects.types.listobject import ListObject
 from framejit.program import classes
@@ -34,8 +35,10 @@ def is_field(vm: VM, obj: Object, name: str) -> bool:
 def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
     """The class's own attribute, not an inherited one; its presence or absence is guarded."""
     vm.raw_type_lookup(cls, name)  # breaks if the trace has set it
-    found = vm.type_lookup(cls, name)
-    return found if name in classes.class_dict(cls) else None
+    found, is_there = vm.type_lookup(cls, name), name in classes.class_dict(cls)
+    if classes.can_change(cls) and id(cls) not in classes.STAND_INS:
+        vm.guard(IsPresent if is_there else IsMissing, vm.root_source.child(Pinned, cls).child(OwnAttr, name))
+    return found if is_there else None
 
 
 def read(vm: VM, obj: Object, name: str) -> Object:
@@ -63,6 +66,8 @@ def read(vm: VM, obj: Object, name: str) -> Object:
     changes = [effect for effect in vm.effects.all() if isinstance(effect, ClassChanges) and effect.value is real] if name == "__dict__" else []
     if name == "__dict__" and not changes and (not classes.can_change(real) or is_kept_by_a_module(vm, real)):
         return vm.const(MappingProxyType(dict_of_class(real)))
+    if name == "__dict__" and not changes and vm.raw_type_lookup(obj.cls, "__getattribute__") is type.__getattribute__:
+        return ClassAttributes(obj, own_attribute)
     if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
         break_graph(vm, obj, name)
     pinned = vm.root_source.child(Pinned, real)

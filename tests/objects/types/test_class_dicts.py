@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -87,4 +89,58 @@ def test_a_class_of_a_function_is_not_kept_alive() -> None:
 
     framejit.reset()
     assert framejit.compile(read, backend="eager")(X, Local)[1] == ["size"]
+    assert framejit.statistics()["graph_breaks"] > 0
+
+
+def local_class() -> type:
+    class Local(Settings):
+        scale = 2.0
+        kinds = ("a", "b")
+
+        def shift(self) -> int:
+            return 5
+
+    return Local
+
+
+def test_a_class_that_no_module_has_is_looked_up_by_name() -> None:
+    def reads(x: torch.Tensor, cls: Any) -> Any:
+        own = vars(cls)
+        try:
+            found = own["note"]
+        except KeyError as error:
+            found = error.args
+        return x * own["scale"], own.get("kinds"), own.get("extra", 7), "note" in own, "shift" in own, found, own["shift"](None), own["__module__"], cls
+
+    framejit.reset()
+    compiled = framejit.compile(reads, backend="eager", fullgraph=True)
+    cls = local_class()
+    for change in (lambda: None, lambda: setattr(cls, "scale", 4.0), lambda: setattr(cls, "note", 1), lambda: delattr(cls, "kinds"), lambda: None):
+        change()
+        assert repr(compiled(X, cls)) == repr(reads(X, cls))
+    assert framejit.statistics()["graphs"] == 4
+
+
+def test_a_class_that_no_module_has_may_end() -> None:
+    def reads(x: torch.Tensor, cls: Any) -> Any:
+        return x * cls.__dict__["scale"], cls.__dict__
+
+    compiled = framejit.compile(reads, backend="eager", fullgraph=True)
+    cls = local_class()
+    _, own = compiled(X, cls)
+    assert own["scale"] == 2.0 and type(own) is type(vars(cls))
+    ended = weakref.ref(cls)
+    del cls, own
+    gc.collect()
+    assert ended() is None
+
+
+def test_all_attributes_of_a_class_that_no_module_has_are_read_natively() -> None:
+    def reads(x: torch.Tensor, cls: Any) -> Any:
+        own = vars(cls)
+        return x + 1, [name for name in own if not name.startswith("_")], len(own), sorted(own.keys())[-1], {**own}["scale"], own == dict(own), 3 in own
+
+    framejit.reset()
+    cls = local_class()
+    assert repr(framejit.compile(reads, backend="eager")(X, cls)) == repr(reads(X, cls))
     assert framejit.statistics()["graph_breaks"] > 0
