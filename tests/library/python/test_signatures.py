@@ -228,5 +228,6 @@ def test_signatures_of_classes_that_the_call_makes_without_a_constructor():
         return x + 1, texts, str(inspect.signature(Empty)), Bare.__doc__
 
     framejit.reset()
-    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    evaluates_later = sys.version_info >= (3, 14)
+    compiled = framejit.compile(program, backend="eager", fullgraph=not evaluates_later)
     assert repr(compiled(torch.ones(2))) == repr(program(torch.ones(2)))

@@ -920,7 +920,8 @@ def test_abstract_methods_that_decorators_implement_or_add():
         late = Late()
         return Square(3), late, early, said, [sorted(cls.__abstractmethods__) for cls in (Square, Late, Early)]
 
-    for run in (f, framejit.compile(f, backend="eager", fullgraph=True)):
+    evaluates_later = sys.version_info >= (3, 14)  # annotations of classes that the trace makes
+    for run in (f, framejit.compile(f, backend="eager", fullgraph=not evaluates_later)):
         square, late, early, said, methods = run()
         assert (square.area(), late.method(), methods) == (9, 5, [[], [], ["method"]])
         assert len(said) == 1 and "Late" in said[0]
