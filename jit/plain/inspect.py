@@ -7,11 +7,11 @@ from types import GetSetDescriptorType
 from typing import Any
 
 
-class Sample:
+class WithDict:
     """A class whose instances have a dict."""
 
 
-OWNER: Any = object if vars(Sample)["__dict__"].__objclass__ is object else None
+OWNER: Any = object if vars(WithDict)["__dict__"].__objclass__ is object else None
 """From Python 3.15 on, the descriptors of instances' dicts belong to the class `object`."""
 
 

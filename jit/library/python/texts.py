@@ -72,6 +72,20 @@ def proxy_repr(vm: VM, self: MappingProxyObject) -> Object:
     return vm.const(f"mappingproxy({text.real_repr(vm, self.contents(vm))})")
 
 
+def of_numbers(method: Any) -> None:
+    """Register `__repr__` of int or float, which json calls: as repr(), it may get a number that varies."""
+
+    def model(vm: VM, self: Object) -> Object:
+        number = vm.observe(self)
+        return text.repr_(vm, number) if number.cls is method.__objclass__ else fold(vm, method, number.as_real(vm))
+
+    models(method)(model)
+
+
+for _cls in (int, float):
+    of_numbers(_cls.__repr__)
+
+
 def formats_subclasses(method: Any) -> None:
     """Register `__format__` of int, float or str. Without a format, an instance of a subclass is shown by its own `__str__` (Python/formatter_unicode.c)."""
 
