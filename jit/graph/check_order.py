@@ -18,6 +18,7 @@ from framejit.graph.fake import is_of_others, name_of_operator, storages
 from framejit.graph.inner import nodes_within
 from framejit.graph.metadata import CHANGES
 from framejit.graph.on_fakes import STAND_INS
+from framejit.graph.opaque_objects import takes_opaque
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.written import arguments_of
@@ -69,6 +70,8 @@ def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) 
 def runs_for_its_effect(node: fx.Node) -> bool:
     """Return whether a node changes something besides its arguments and torch's modes, as far as is known. One that takes graphs does so if a node
     of these does."""
+    if takes_opaque(node):
+        return True
     if node.target in MODE_CHANGES or node.target in PURE_TARGETS or has_tensor(node.meta.get("example_value")):
         return False
     calls = [inner for inner in nodes_within(node) if inner.op.startswith("call")]
@@ -77,7 +80,9 @@ def runs_for_its_effect(node: fx.Node) -> bool:
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
     """Return whether a node that changes something in place changes a tensor in none of these storages, which are the inputs'. An operator that isn't torch's
-    own may return a new tensor and write to any of its arguments."""
+    own may return a new tensor and write to any of its arguments, and do anything to an opaque object."""
+    if takes_opaque(node):
+        return False
     if storages(changed_statistics(node)) & outside:
         return False
     if is_of_others(node.target) and storages(fake for _, fake in arguments_of(node)) & outside:

@@ -18,8 +18,8 @@ class Demands:
     takes_hooks: it may set hooks on saved tensors, which are functions of the program.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that happens once, the graph would run once, which
         isn't worth the time that it takes to compile a backward pass as a whole.
-    takes_objects: it may take tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be compiled for the
-        values of small tensors that objects hold.
+    takes_objects: it may take opaque objects, and tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be
+        compiled for the values of small tensors that objects hold.
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     checks_before_changes: its code changes no input before the checks of a bool in a tensor have passed, although it runs nothing else in order.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.

@@ -31,6 +31,7 @@ from framejit.guards.tensor_spec import (
     overlaps_itself,
     tensor_spec,
 )
+from framejit.objects.core.object import Object
 from framejit.objects.tensors.storageobject import key_of
 from framejit.objects.tensors.tensorkind import TensorKind, kind_in_graph, kind_of, kind_of_class
 from framejit.objects.tensors.tensorobject import TensorObject
@@ -182,6 +183,16 @@ class GraphInputs:
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
         return obj
+
+    def of_opaque(self, obj: Object, fake: Any) -> fx.Node:
+        """The placeholder of an opaque object from outside, which is no input yet."""
+        assert obj.source is not None
+        if not self.state.demands.takes_objects:
+            self.state.vm.unsupported(breaks.UnsupportedValue(f"{obj!r}, an opaque object, as an input of a graph"))
+        node = self.state.outermost.placeholder(identifier(obj.source.describe()), fake)
+        self.known[id(obj.value)] = GraphInput(obj.source, node, obj, obj.value)
+        self.state.trail.learned(self, self.known.pop, id(obj.value))
+        return node
 
     def used(self) -> list[GraphInput]:
         """The inputs that nodes use, in order. The placeholders of the others are removed."""

@@ -121,6 +121,10 @@ class Object:
             vm.trail.fill(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
+    def instance_dict_as_value(self, vm: VM) -> Namespace | None:
+        """The instance `__dict__` for a program that asks for it by this name, and may keep it."""
+        return self.instance_dict(vm)
+
     def replaced(self) -> list[tuple[Source, Object]]:
         """The paths at which the trace has stored other values, for a value from outside that holds others: each path with the value."""
         return []

@@ -142,7 +142,7 @@ class BuiltinObject(IdentityConstant):
             self.check_owner(vm, obj)
             return obj.get_slot(vm, self.value)
         if self.value.__name__ == "__dict__":
-            namespace = obj.instance_dict(vm)
+            namespace = obj.instance_dict_as_value(vm)
             if namespace is not None:
                 return namespace
         if obj.is_knowable():

@@ -12,6 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.library.torch.operators.opaque_objects import as_argument
 from framejit.library.torch.script.torch_bind import TorchBindObject, call_with
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
@@ -56,7 +57,8 @@ class OperatorObject(IdentityConstant):
             return call_with(vm, callable_name(real), real, observed, named)
         operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
         assert operation is not None
-        found = torch_call(vm, operation, args, kwargs, self)
+        observed, named = [as_argument(vm, real, arg) for arg in observed], {name: as_argument(vm, real, arg) for name, arg in named.items()}
+        found = torch_call(vm, operation, observed, named, self)
         assert found is not None
         return found
 
