@@ -15,7 +15,7 @@ from framejit.objects.core import abstract, differences
 from framejit.objects.core.object import VM, Object, call_special
 from framejit.objects.core.registry import models, pure
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.objects.types.typefields import answers_for_itself, is_of_program
+from framejit.objects.types.typefields import LIBRARIES, answers_for_itself, is_of_program
 from framejit.program import classes
 
 pure(GenericAlias, UnionType.__or__, GenericAlias.__or__, GenericAlias.__ror__, type.__or__, type.__ror__)
@@ -44,6 +44,8 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
     The program's own hooks run in a native call.
     """
     vm.rest_on_bases(sub)
+    if classes.module(cls).partition(".")[0] not in LIBRARIES:
+        vm.raw_type_lookup(cls, "__subclasshook__")  # guarded: it is asked again in each call about classes that are registered
     if answers_for_itself(vm, sub) or any(map(runs_code_of_the_program, family(cls))):
         vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which may run code of the program's"))
     try:

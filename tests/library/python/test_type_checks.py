@@ -495,3 +495,24 @@ class OwnHook(abc.ABC):
 @pytest.mark.parametrize("kind", [int, cabc.Sized, OwnHook, (int, OwnHook), numbers.Number | None], ids=str)
 def test_an_abstract_class_asks_what_is_no_class_for_nothing(kind):
     agree_in_text(lambda: (tried(issubclass, NoClass(), kind), tried(isinstance, NoClass(), kind)))
+
+
+def test_a_hook_that_an_abstract_base_gets_later():
+    """A class that is registered itself is asked about in each call: `ABCMeta` keeps no answer for it."""
+
+    class Shape(abc.ABC):
+        pass
+
+    class Square:
+        pass
+
+    Shape.register(Square)
+
+    def function(x):
+        return x + 1 if issubclass(Square, Shape) else x - 1
+
+    compiled = framejit.compile(function, backend="eager")
+    x = torch.ones(2)
+    assert compiled(x).equal(x + 1)
+    Shape.__subclasshook__ = classmethod(lambda cls, sub: False)  # type: ignore[assignment]
+    assert function(x).equal(x - 1) and compiled(x).equal(x - 1)
