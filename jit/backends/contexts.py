@@ -14,6 +14,7 @@ from torch._subclasses import FakeTensorMode
 from framejit.backends import recompute
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
+from framejit.graph.cast_views import make_cast_views
 from framejit.graph.fake_mode import without_gradients
 from framejit.graph.parts import PartsContext
 from framejit.graph.rewrites import rewrite_for_aot_autograd
@@ -70,6 +71,7 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
     A real example input needs a symbolic context, even if all sizes are constants: without one AOTAutograd makes them symbolic.
     """
     mode = FakeTensorMode(shape_env=request.shape_env)
+    make_cast_views(mode)
     if request.fake_mode is not None:
         mode.cache_enabled = request.fake_mode.cache_enabled
     context = TracingContext(mode)

@@ -10,6 +10,7 @@ from torch._subclasses import FakeTensorMode
 from framejit.backends.calling import MODE_SWITCHES, restoring
 from framejit.backends.request import GraphRequest
 from framejit.errors import BackendError
+from framejit.graph.cast_views import make_cast_views
 from framejit.graph.inner import nodes_inside
 from framejit.torch_state.gradient_edges import edge_of
 
@@ -45,6 +46,7 @@ def raised_by_gradients(request: GraphRequest) -> Exception | None:
     switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
     graph = restoring(request.gm.forward, switches, request.modes)
     with request.modes.applied(), FakeTensorMode(allow_non_fake_inputs=True) as mode:  # the backend may have left others
+        make_cast_views(mode)
         try:
             inputs = [mode.from_tensor(info.value, static_shapes=True) if is_tensor(info.value) else info.value for info in request.inputs]
             tensors = [value for value in inputs if is_tensor(value)]

@@ -28,6 +28,7 @@ from torch.nested._internal import nested_tensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framejit.graph.cast_views import make_cast_views
 from framejit.graph.fake import TORCHS_OPERATORS
 from framejit.graph.fake_views import PERMUTE, gives_views, permuted, views_of
 from framejit.graph.new_fakes import new_fake
@@ -77,6 +78,7 @@ def make_fake_mode() -> FakeTensorMode:
         peer.bring()
         mode = FakeTensorMode(allow_non_fake_inputs=False)
     mode.fake_tensor_converter = TraceConverter(copy_data=mode.propagate_real_tensors)
+    make_cast_views(mode)
     mode.__dict__["dispatch"] = DrawsSeen(mode)
     if not mode.propagate_real_tensors:
         mode.__dict__["_dispatch_impl"] = Dispatch(mode)

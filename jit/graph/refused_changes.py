@@ -6,6 +6,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
+from framejit.graph.cast_views import is_cast_in_parts
 from framejit.graph.fake import is_declared, is_of_others, storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.joined import memory_of
@@ -74,6 +75,14 @@ def reject_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
     """
     if any(described.kind.is_disguised and state.fakes.has_new_version(described.node) for described in state.known_inputs.values()):
         state.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {operation.name} changes a tensor from outside"))
+
+
+@rule(Phase.CHECK_CHANGE)
+def reject_changed_cast(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at a change of the memory of a view from outside whose fake is no view, so that it shows nothing of what autograd knows of the view."""
+    views = [described.node.meta["example_value"] for described in state.known_inputs.values() if described.is_tensor and is_cast_in_parts(described.value)]
+    if views and not storages(views).isdisjoint(storages(operation.changed())):
+        state.vm.unsupported(breaks.MutatedInputUnsupported("memory of a view from outside, of another dtype than its base's"))
 
 
 @rule(Phase.CHECK)

@@ -18,6 +18,7 @@ import torch
 from torch import SymFloat, SymInt, fx
 
 from framejit.errors import ConstraintViolation
+from framejit.graph.cast_views import is_cast_in_parts
 from framejit.graph.inputs import GraphInput, identifier, is_static
 from framejit.graph.number_formulas import NumberFormulas
 from framejit.graph.torch_sources import InputSource
@@ -565,7 +566,7 @@ def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int]
         if (least > 2 or most is not None) and tensor.size(dim) > 1:
             bounds = value_ranges.ValueRanges(least, sympy_numbers.int_oo if most is None else most)
             constraints[dim] = symbolic_shapes.StrictMinMaxConstraint(warn_only=False, vr=bounds)
-    base = tensor._base if tensor._is_view() else None
+    base = tensor._base if tensor._is_view() and not is_cast_in_parts(tensor) else None
     return symbolic_shapes.StatefulSymbolicContext(
         dynamic_sizes=sizes,
         dynamic_strides=[kinds.INFER_STRIDE] * len(sizes),
