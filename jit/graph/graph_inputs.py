@@ -99,6 +99,8 @@ class GraphInputs:
         reason = kind.refusal(tensor)
         if reason is None and self.state.is_one_autograd_node and has_own_memory(tensor) and lies_elsewhere(tensor):
             return breaks.UnsupportedValue("a view that has other data than its base, since one of them has been given that")
+        if reason is None and self.state.is_one_autograd_node and tensor._is_zerotensor():  # which AOTAutograd's fakes aren't
+            return breaks.UnsupportedValue("a tensor of zeros without memory, as forward-mode differentiation makes it")
         return reason
 
     # What kinds make inputs of.

@@ -78,6 +78,16 @@ def reject_changed_subclass(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK_CHANGE)
+def reject_changed_inference(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at a change of an inference tensor outside of inference mode, which raises for some operators and views: AOTAutograd's changes do."""
+    if not state.is_one_autograd_node or torch.is_inference_mode_enabled():
+        return
+    out = operation.fake_kwargs.get("out")
+    if any(fake.is_inference() for fake in (*operation.changed(), *([out] if isinstance(out, torch.Tensor) else ()))):
+        state.vm.unsupported(breaks.MutatedInputUnsupported("an inference tensor outside of inference mode"))
+
+
+@rule(Phase.CHECK_CHANGE)
 def reject_changed_cast(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of the memory of a view from outside whose fake is no view, so that it shows nothing of what autograd knows of the view."""
     views = [described.node.meta["example_value"] for described in state.known_inputs.values() if described.is_tensor and is_cast_in_parts(described.value)]
