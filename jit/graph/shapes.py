@@ -368,9 +368,19 @@ class Shapes:
     def _keep_small(self, number: DeferredNumber) -> None:
         """Guard that a result computed from ints from outside fits 64 bits in compiled code: if it doesn't, the arithmetic of guards fails too."""
         if number.cls is int and self._state.demands.lifts_symbols and number.sym is not None:
-            expr = number.sym.node.expr
-            if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
-                self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._state.vm.user_line())
+            self._bound(number.sym.node.expr)
+
+    def _bound(self, expr: sympy.Expr) -> None:
+        if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
+            self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._state.vm.user_line())
+
+    def keeps_small(self, number: NumberObject) -> bool:
+        """Return whether a symbolic int fits 64 bits, which is then guarded."""
+        sym = number.symbolic(self._state.vm)
+        if sym is None or abs(number.value) > LARGEST_IN_GRAPHS:
+            return False
+        self._bound(sym.node.expr)
+        return True
 
     def fits(self, number: NumberObject) -> bool:
         """Return whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""

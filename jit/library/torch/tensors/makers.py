@@ -73,7 +73,7 @@ def making(function: Any) -> Callable[..., Object]:
         if of_numpy is not None:
             return of_numpy
         if not args and set(kwargs) <= {"dtype", "device"}:
-            if isinstance(data, NumberObject) and data.cls is int and data.is_symbolic(vm):
+            if isinstance(data, NumberObject) and data.cls is int and data.is_symbolic(vm) and is_small(vm, data):
                 return enter(vm, torch.full, [vm.const(()), data], {"dtype": vm.const(torch.int64), **kwargs})
             if data.cls is float and takes_floats(vm, kwargs.get("dtype")) and is_unknown(vm, data):
                 number = in_double(vm, data)
@@ -152,7 +152,7 @@ def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Obje
     if found is None:
         return None
     sizes, leaves = found
-    if torch.get_default_device().type != "cpu":
+    if torch.get_default_device().type != "cpu" or not all(is_small(vm, leaf) for leaf in leaves):
         return None
     given = None if dtype is None else vm.observe(dtype).constant(vm)
     if 0 < len(leaves) <= MOST_INTS and all(leaf.cls is int for leaf in leaves) and given in (None, torch.int64):
@@ -171,6 +171,14 @@ def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Obje
     stacked = enter(vm, torch.stack, [ListObject(parts)])
     shaped = enter(vm, torch.Tensor.reshape, [stacked, vm.const(tuple(sizes))])
     return shaped if device is None else enter(vm, torch.Tensor.to, [shaped, device])
+
+
+def is_small(vm: TorchVM, leaf: Object) -> bool:
+    """Return whether this isn't an int from outside that doesn't fit 64 bits, for which torch.tensor raises otherwise than operators. Such an int is fixed."""
+    if not isinstance(leaf, NumberObject) or leaf.cls is not int or not leaf.is_symbolic(vm) or vm.graph.shapes.keeps_small(leaf):
+        return True
+    leaf.constant(vm)
+    return False
 
 
 def elements(vm: TorchVM, data: Object) -> tuple[list[int], list[Object]] | None:

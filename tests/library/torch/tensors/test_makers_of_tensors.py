@@ -231,3 +231,24 @@ def test_a_flag_that_decides_is_still_guarded() -> None:
     for flags in FLAGS * 2:
         ours, theirs = list(flags), list(flags)
         assert told(compiled(ours, torch.arange(3.0))) == told(program(theirs, torch.arange(3.0))) and ours == theirs
+
+
+@pytest.mark.only_eager("the test names the backends that it is about")
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("in_list", [False, True])
+def test_ints_that_do_not_fit_raise_as_in_eager(in_list: bool, backend: str, dynamic: bool | None) -> None:
+    def program(number: int) -> torch.Tensor:
+        return torch.tensor([number, 1] if in_list else number)
+
+    for largest in (2**62, 2**63, -(2**63), -(2**63) - 1, 2**64, -(2**70)):
+        framejit.reset()
+        compiled = framejit.compile(program, backend=backend, dynamic=dynamic)
+        for number in (5, 7, largest, 9):
+            found: list[Any] = []
+            for function in (program, compiled):
+                try:
+                    found.append(function(number).tolist())
+                except (RuntimeError, ValueError, OverflowError) as error:
+                    found.append((type(error), str(error)))
+            assert found[0] == found[1]
