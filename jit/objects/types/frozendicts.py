@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from typing import Any
 
 from framejit.guards.source import Source
@@ -40,9 +41,10 @@ def iterate(vm: VM, self: MappingProxyObject) -> Object:
     return self.iter(vm)
 
 
+READS: dict[str, Callable[..., Object]] = {"get": get, "__getitem__": getitem, "__contains__": contains, "__len__": length, "__iter__": iterate}
+READS |= {name: proxied(name) for name in ("keys", "values", "items", "__reversed__")}
+
 if frozendict is not None:
     wraps(frozendict, by_identity=True)(wrap_frozen)
-    for _name in ("keys", "values", "items", "__reversed__"):
-        models(getattr(frozendict, _name))(proxied(_name))
-    for _name, _model in {"get": get, "__getitem__": getitem, "__contains__": contains, "__len__": length, "__iter__": iterate}.items():
+    for _name, _model in READS.items():
         models(getattr(frozendict, _name))(_model)
