@@ -293,6 +293,7 @@ NO_ROW = {
     "DictObject.outdate": "native code changes the dict, in a call of its own between two graphs",
     "ExceptionObject.set_traceback": "gives a traceback of the exception's own back, which `start_traceback` has a row for",
     "OnInput.take_off": "a hook on an input, which is announced as an effect",
+    "OpaqueObject.instance_dict_as_value": "remembers that the program has the dict of an object from outside",
     "PlaceIterator.next": "runs over hooks of modules, which are from outside",
     "RepeatedChanges.add": "remembers what backward passes after the graph change again",
     "RepeatedChanges.remove": "remembers what the graph itself has changed again",
