@@ -228,8 +228,8 @@ class TraceState:
             return self.make_node("call_function", function, args, EMPTY, sym)
 
     def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
-        """The instruction of the program that has made a node; None for an item of an operator's results."""
-        return self.body.notes[node].instruction
+        """The instruction of the program that has made a node, of this graph or one around it; None for an item of an operator's results."""
+        return next(body.notes[node] for body in reversed(self.bodies()) if node in body.notes).instruction
 
     # Changes.
 

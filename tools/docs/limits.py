@@ -19,7 +19,10 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     ),
     "training": ("torch/autograd", "torch/optim", "torch/hooks", "torch/checkpoint", "torch/nn", "torch/recurrent"),
     "backends": ("torch/settings",),
-    "operators": ("torch/operators", "torch/script", "torch/triton", "torch/control_flow", "torch/attention", "torch/inner_graphs", "torch/transforms"),
+    "operators": (
+        *("torch/operators", "torch/script", "torch/triton", "torch/control_flow", "torch/attention", "torch/flex_attention"),
+        *("torch/inner_graphs", "torch/transforms"),
+    ),
     "python": ("python", "ecosystem"),
     "distributed": ("torch/distributed", "torch/collectives"),
     "threads": (),

@@ -516,3 +516,22 @@ def test_seeds_once_torchs_own_tracer_is_there(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch, "manual_seed", noted)
     Comparison().same(seeded(x), compiled(x))
     assert seeds == [3, 3]
+
+
+@pytest.mark.parametrize("draw", [lambda: random.random(), lambda: np.random.rand(1).item()])
+def test_a_draw_before_a_branch_whose_value_is_needed_in_the_branch(draw):
+    def program(x):
+        drawn, y = draw(), x + 1
+        if x.sum() > 0:
+            for _ in range(int(drawn * 3) + 1):
+                y = y * 2
+        return y
+
+    compiled = framejit.compile(program, backend="eager")
+    for number in range(6):
+        x = torch.full((3,), 1.0 if number % 3 else -1.0)
+        found = []
+        for run in (compiled, program):
+            random.seed(number), np.random.seed(number)
+            found.append((run(x), random.random(), np.random.rand()))
+        assert torch.equal(found[0][0], found[1][0]) and found[0][1:] == found[1][1:]

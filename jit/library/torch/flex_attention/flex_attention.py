@@ -18,7 +18,7 @@ from framejit.objects.core.registry import app, models
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import enter
 from framejit.objects.types.tupleobject import TupleObject
-from framejit.plain import control_flow as plain
+from framejit.plain import flex_attention as plain
 
 PLACES = 4
 """The place of a score: its batch, its head, its query and its key."""
