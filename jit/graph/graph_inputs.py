@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from framejit import breaks
+from framejit.graph.cast_views import is_cast_in_parts
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import lies_elsewhere, storages
 from framejit.graph.inner import nodes_within
@@ -131,6 +132,9 @@ class GraphInputs:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self.known[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static)
         self.state.trail.learned(self, self.known.pop, id(tensor))
+        if is_cast_in_parts(tensor):
+            self.state.cast_views[id(tensor)] = node
+            self.state.trail.learned(self.state, self.state.cast_views.pop, id(tensor))
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
         return obj

@@ -6,7 +6,6 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
-from framejit.graph.cast_views import is_cast_in_parts
 from framejit.graph.fake import is_declared, is_of_others, storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.joined import memory_of
@@ -90,7 +89,7 @@ def reject_changed_inference(state: TraceState, operation: OperatorCall) -> None
 @rule(Phase.CHECK_CHANGE)
 def reject_changed_cast(state: TraceState, operation: OperatorCall) -> None:
     """Stop the trace at a change of the memory of a view from outside whose fake is no view, so that it shows nothing of what autograd knows of the view."""
-    views = [described.node.meta["example_value"] for described in state.known_inputs.values() if described.is_tensor and is_cast_in_parts(described.value)]
+    views = [node.meta["example_value"] for node in state.cast_views.values()]
     if views and not storages(views).isdisjoint(storages(operation.changed())):
         state.vm.unsupported(breaks.MutatedInputUnsupported("memory of a view from outside, of another dtype than its base's"))
 

@@ -54,6 +54,7 @@ class TraceState:
         dynamic: which sizes and numbers are symbolic.
         body: the graph that operators go into now; `outermost` is the one that contains all others.
         known_inputs: the inputs of the outermost graph, by the identity of the tensor, or of the number's Object.
+        cast_views: the placeholders of views whose fakes are no views (cast_views.py), by the identity of the tensor.
         module_stack: the `nn_module_stack` of nodes that are made now (path -> (path, class)). The code that inlines a module's call replaces it, through the
             trail, and never changes it in place.
         storages: the storages that the program has asked for, or for an address in them.
@@ -72,6 +73,7 @@ class TraceState:
         self.function_modes = FunctionModes(self.trail)
         self.body = self.outermost = Body(self.trail, transform=AROUND_THE_CALL if are_in_force() else None)
         self.known_inputs: dict[int, GraphInput] = {}
+        self.cast_views: dict[int, fx.Node] = {}
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.storages: list[StorageObject] = []
         self.made_again: list[Callable[[fx.Node], None]] = []
