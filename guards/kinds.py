@@ -278,6 +278,7 @@ class DataEquals(Equals):
 
 
 HOOKS_EARLY = "register hooks before the first call, and leave them in place; each number of hooks is compiled once"
+"""The advice about guards on hooks of modules."""
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)
 
 

@@ -95,20 +95,23 @@ def inline(
 
 def has_hooks(vm: VM, self: Object) -> bool:
     """Return whether a hook of the module or a global one would run at a call. If there is none, all of them are guarded to be empty."""
-    namespace = self.instance_dict(vm)
-    if not isinstance(namespace, DictObject) or not rest_on_empty_items(vm, namespace, INSTANCE_HOOKS):
-        spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
-        for hooks in spaces:
-            go_by_place(vm, hooks)
-        for hooks in spaces:
-            if hooks is None or abstract.truth(vm, hooks):
-                return True
+    return has_own_hooks(vm, self) or has_global_hooks(vm)
+
+
+def has_own_hooks(vm: VM, self: Object) -> bool:
+    members = self.instance_dict(vm)
+    if isinstance(members, DictObject) and rest_on_empty_items(vm, members, INSTANCE_HOOKS):
+        return False
+    spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
+    for hooks in spaces:
+        go_by_place(vm, hooks)
+    return any(hooks is None or abstract.truth(vm, hooks) for hooks in spaces)
+
+
+def has_global_hooks(vm: VM) -> bool:
     namespace = vm.globals_of(torch_module.__dict__)
-    for name in GLOBAL_HOOKS:
-        found = namespace.lookup(vm, name)
-        if found is None or abstract.truth(vm, found):
-            return True
-    return False
+    found = (namespace.lookup(vm, name) for name in GLOBAL_HOOKS)
+    return any(hooks is None or abstract.truth(vm, hooks) for hooks in found)
 
 
 @models(nn.Module._wrapped_call_impl, delivers=True)

@@ -7,11 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit.guards.source import Source
-from framejit.objects.core import abstract, operators
 from framejit.objects.core.object import VM, Object
 from framejit.objects.core.registry import models, wraps
-from framejit.objects.types.constobject import NONE
-from framejit.objects.types.mappingproxy import MappingProxyObject, proxied
+from framejit.objects.types.mappingproxy import (
+    MappingProxyObject,
+    proxied,
+    proxy_contains,
+    proxy_get,
+    proxy_getitem,
+    proxy_iter,
+    proxy_length,
+)
 
 frozendict: Any = getattr(builtins, "frozendict", None)
 
@@ -21,28 +27,11 @@ def wrap_frozen(vm: VM, value: Any, source: Source | None) -> Object:
     return MappingProxyObject(frozendict, vm.pin(dict(value)), source, value)
 
 
-def get(vm: VM, self: MappingProxyObject, key: Object, default: Object = NONE) -> Object:
-    return self.get(vm, key, default)
-
-
-def getitem(vm: VM, self: MappingProxyObject, key: Object) -> Object:
-    return abstract.getitem(vm, self.contents(vm), key)
-
-
-def contains(vm: VM, self: MappingProxyObject, key: Object) -> Object:
-    return operators.contains(vm, self.contents(vm), key)
-
-
-def length(vm: VM, self: MappingProxyObject) -> Object:
-    return self.length(vm)
-
-
-def iterate(vm: VM, self: MappingProxyObject) -> Object:
-    return self.iter(vm)
-
-
-READS: dict[str, Callable[..., Object]] = {"get": get, "__getitem__": getitem, "__contains__": contains, "__len__": length, "__iter__": iterate}
-READS |= {name: proxied(name) for name in ("keys", "values", "items", "__reversed__")}
+READS: dict[str, Callable[..., Object]] = {
+    "get": proxy_get, "__getitem__": proxy_getitem, "__contains__": proxy_contains, "__len__": proxy_length, "__iter__": proxy_iter,
+    **{name: proxied(name) for name in ("keys", "values", "items", "__reversed__")},
+}  # fmt: skip
+"""The models of its methods: those of mapping proxies."""
 
 if frozendict is not None:
     wraps(frozendict, by_identity=True)(wrap_frozen)
