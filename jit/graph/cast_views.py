@@ -17,16 +17,16 @@ from torch.utils._mode_utils import no_dispatch
 
 def is_cast_in_parts(tensor: torch.Tensor) -> bool:
     """Return whether a real tensor is a view of a base that can't be cast to the tensor's dtype as a whole."""
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction():  # the tensor's class may have a `__torch_function__`
         base = tensor._base if tensor._is_view() else None
-    if base is None or base.dtype == tensor.dtype or base.is_complex() or base.layout is not torch.strided or base.is_nested:
-        return False  # a tensor of complex numbers can be cast whatever its form
-    cast: Callable[[Any], Any] = torch.view_as_complex if tensor.is_complex() else lambda whole: whole.view(tensor.dtype)
-    try:
-        with no_dispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            cast(base)
-    except RuntimeError:
-        return True
+        if base is None or base.dtype == tensor.dtype or base.is_complex() or base.layout is not torch.strided or base.is_nested:
+            return False  # a tensor of complex numbers can be cast whatever its form
+        cast: Callable[[Any], Any] = torch.view_as_complex if tensor.is_complex() else lambda whole: whole.view(tensor.dtype)
+        try:
+            with no_dispatch(), torch.no_grad():
+                cast(base)
+        except RuntimeError:
+            return True
     return False
 
 
