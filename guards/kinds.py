@@ -224,6 +224,13 @@ class ValueIs(OfObject):
         return f"is the same object ({short(self.value)})"
 
 
+@dataclass(frozen=True, eq=False, init=False)
+class AddressIs(ValueIs):
+    """The value is this object. The program used its address: as a number, in a text, or as a key of a table that the trace only reads."""
+
+    of_contents: ClassVar[bool] = True
+
+
 def is_switch(source: Source) -> bool:
     """Return whether the source is a switch of a library, a variable that is True or False, for which users have another name."""
     return isinstance(source, Item) and source.switch is not None

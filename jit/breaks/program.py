@@ -328,11 +328,12 @@ class ChangesFromCallToCall(BreakOf):
     id = "FJ028"
     message = "{what} changes from call to call"
     explanation = (
-        "There are entries for as many of its values as recompile_limit allows. To keep the rest compiled, the next entry fits all values, and leaves out "
-        "the code that looks at the value."
+        "There are entries for as many of its values as recompile_limit allows, or it is an object that is new in each call, and the program asks for its "
+        "address (`hash`, `id`, a default `repr`). To keep the rest compiled, the next entry fits all values, and leaves out the code that looks at the value."
     )
     hints = (
         "Pad tensors to one size; pass numbers as tensors.",
+        "Use a number or name that the program gives out itself, instead of the address of an object that is new in each call.",
         "Raise the option recompile_limit if the value has only a few more kinds.",
     )
 

@@ -29,7 +29,7 @@ from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
 from framejit.guards.dynamic import FIXED, Dimensions, Dynamic, Size
-from framejit.guards.kinds import Equals, KeyAbsent
+from framejit.guards.kinds import Equals, Guard, KeyAbsent
 from framejit.guards.source import MISSING, Call, Path
 from framejit.process import exceptional, interrupts
 from framejit.process.one_at_a_time import ONE_AT_A_TIME, wait
@@ -278,8 +278,8 @@ class Compiler:
             entry = kept.again(entry, self.kept_call(call, origin))
         if beside.is_disturbed():
             raise NotBeside
-        if entry is not None and entry.spec is not None and subject.family.is_split:
-            self.history.note_numbers(subject.family, numbers_fixed(entry.spec.guards))
+        if entry is not None and entry.spec is not None:
+            self._note_fixed(entry.spec.guards, subject)
         if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
@@ -289,6 +289,12 @@ class Compiler:
         if entry is not None and self.options.precompiled is not None:
             self.options.precompiled.made(self.kept_call(call, origin), entry)
         return entry
+
+    def _note_fixed(self, guards: Sequence[Guard], subject: Subject) -> None:
+        """Note the objects and numbers that a new entry is for, which later calls may differ in."""
+        self.history.addresses.note(guards, subject.module)
+        if subject.family.is_split:
+            self.history.note_numbers(subject.family, numbers_fixed(guards))
 
     def _compiles_beside(self, call: Call) -> bool:
         """Have a call compiled on another thread, unless that already compiles one of this function. Returns False if the call must be compiled here."""

@@ -14,6 +14,7 @@ from torch import nn
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
+from framejit.driver.addresses import Addresses
 from framejit.driver.first_call import Seen
 from framejit.errors import UserFrame
 from framejit.guards.dynamic import NONE, Dimensions
@@ -131,6 +132,7 @@ class History:
         roots: pairs (path here, path there) of values that the compiled function itself has too.
         on_data: for a resume function, what in its state depends on data, by path: see objects/tensors/varying.py.
         reads_data: whether the next entries may depend on the data of tensors. False once so many entries did that a limit was reached.
+        addresses: the objects whose addresses its entries depend on.
         aliases_vary: whether paths that led to one object in one call have led to several objects in another.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made after it last grew.
@@ -151,6 +153,7 @@ class History:
         self.roots: tuple[tuple[Path, Path], ...] = (((), ()),)
         self.on_data: Mapping[Path, Dimensions] = {}
         self.reads_data = True
+        self.addresses = Addresses()
         self.aliases_vary = False
         self.lessons = 0
         self.learnt_at = 0
@@ -236,6 +239,7 @@ class History:
         """Forget everything but the numbers: part of `reset()`."""
         self.limits_reported.clear()
         self.observed_by.clear()
+        self.addresses.forget()
         self.called = False
         self.first_call = None
         self.preferred.clear()

@@ -16,7 +16,7 @@ from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.generators import HasEnded, SuspendedAt, SuspendedFunction, SuspendedSlot
-from framejit.guards.kinds import Change, Equals, Guard
+from framejit.guards.kinds import AddressIs, Change, Equals, Guard
 from framejit.guards.relations import Same
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Index, Path, Source
@@ -94,8 +94,9 @@ def is_allowed(subject: Subject) -> bool:
 def decide(subject: Subject) -> Decision:
     """Decide by the limits whether a call is compiled. As a side effect, the function learns in which values its calls differ."""
     cause = None
+    leaves = leaves_addresses(subject)
     if subject.own:
-        cause, limit = cause_of_new_entry(subject)
+        cause, limit = (recompiles.cause_of(subject.own[0], subject.call), "") if leaves else cause_of_new_entry(subject)
         if cause is None:
             return Decision(None, limit, subject.own)
     if len(subject.entries) >= subject.options.config.accumulated_recompile_limit:
@@ -207,6 +208,17 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     history.learn(found)
     family.lessons += 1
     return True
+
+
+def leaves_addresses(subject: Subject) -> bool:
+    """Note that the next entries are not to depend on addresses of objects that are new in each call. Returns whether there is any that wasn't noted yet."""
+    history = subject.history
+    if subject.options.fullgraph:
+        return False
+    found = [Change(path, AddressIs) for path in history.addresses.varying(subject.options.config.recompile_limit) if path not in history.changing]
+    if found:
+        history.learn(found)
+    return bool(found)
 
 
 def leaves_data(subject: Subject, entries: Sequence[Entry]) -> bool:

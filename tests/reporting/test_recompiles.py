@@ -148,6 +148,9 @@ CASES = {
         "value_is", lambda t, o: t if o is len else -t, (x, len), (x, repr), "o", "is the same object", "a builtin_function_or_method",
         "make the object once", "o is len",
     ),
+    "an object's address": (
+        "value_is", lambda t, o: (t, hash(o)), (x, Thing(n=3)), (x, Thing(n=4)), "o", "is the same object", "a Thing", "make the object once", "hash(o)",
+    ),
     "a function": (
         "code_is", lambda t, f: f(t), (x, lambda t: t), (x, lambda t: -t), "f", "is a function with the code of", "a function",
         "define the function once", "f(t)",

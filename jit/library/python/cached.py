@@ -12,7 +12,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.caches import CachedFunction
-from framejit.guards.kinds import ValueIs, same_constant
+from framejit.guards.kinds import AddressIs, same_constant
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.library.directives.declared import said_of
 from framejit.library.python.program_caches import cached_result, has_only_called_caches
@@ -191,5 +191,5 @@ def key(vm: VM, arg: Object) -> Any:
     if arg.value is MISSING or hashes is not object.__hash__ or equals is not object.__eq__:
         return MISSING
     if arg.source is not None:
-        vm.guard(ValueIs, arg.source, arg.value)
+        vm.guard(AddressIs, arg.source, arg.value)
     return arg.value

@@ -1,4 +1,4 @@
-"""repr() of functions, methods, modules and mapping proxies, and object's own, which show addresses; and format() of subclasses of str and numbers."""
+"""repr() of functions, methods, modules and mapping proxies, and object's own, with addresses from outside; and format() of subclasses of str and numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Local, Source
+from framejit.guards.source import MISSING
 from framejit.library.python.identity import is_new_each_time
 from framejit.objects.core import abstract, text
 from framejit.objects.core.finalizers import guard_address
@@ -20,24 +20,14 @@ from framejit.objects.types.scalarsubclass import FORMAT, ScalarSubclassObject
 from framejit.program import classes
 
 
-def comes_with_the_call(source: Source | None) -> bool:
-    """Return whether a path leads through an argument of the call."""
-    while source is not None and not isinstance(source, Local):
-        source = source.base
-    return source is not None
-
-
 def has_known_address(vm: VM, obj: Object, asked: str) -> bool:
-    """Return whether the address of an object is that of its real one: of a constant, or of one from outside, whose identity is guarded.
-
-    What comes with a call may be another object in each call. To compile for each costs more than to split the graph.
-    """
+    """Return whether the address of an object is that of its real one: of a constant, or of one from outside, whose identity is guarded."""
     if obj.value is MISSING or id(obj.value) in classes.STAND_INS or type(obj.value) is not obj.cls:
         return False
     if isinstance(obj, IdentityConstant) or (isinstance(obj, FunctionObject) and obj.source is None):
         vm.guards.rest_on_process("the address of an object")
         return True
-    if obj.source is None or comes_with_the_call(obj.source) or is_new_each_time(obj.source):
+    if obj.source is None or is_new_each_time(obj.source):
         return False
     guard_address(vm, obj, asked)
     return True

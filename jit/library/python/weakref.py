@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from framejit import breaks
 from framejit._runtime import referent
-from framejit.guards.kinds import IsMissing, KeyAbsent, ValueIs
+from framejit.guards.kinds import AddressIs, IsMissing, KeyAbsent
 from framejit.guards.source import MISSING, Item, Pinned, Proxied, Referent, Source
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.delivery import Delivery
@@ -407,7 +407,7 @@ def looked_up(vm: VM, args: list[Object]) -> Object | None:
     data = vm.observe(abstract.getattr_(vm, table, "data"))
     if data.source is None or data.cls is not dict or vm.effects.is_mutated(data):
         raise NotConstant(data)
-    vm.guard(ValueIs, key.source, key.value)
+    vm.guard(AddressIs, key.source, key.value)
     reference = next((known for known in list(data.value) if isinstance(known, weakref.ReferenceType) and known() is key.value), None)
     if reference is None:
         vm.guard(KeyAbsent, data.source, weakref.ref(key.value))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from framejit import breaks
-from framejit.guards.kinds import ValueIs
+from framejit.guards.kinds import AddressIs
 from framejit.guards.source import MISSING
 from framejit.objects.core.object import VM, Object, settle
 from framejit.objects.types.tupleobject import TupleObject
@@ -105,4 +105,4 @@ def guard_address(vm: VM, obj: Object, asked: str) -> None:
         vm.unsupported(breaks.UnsupportedCall(f"{asked} of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
     assert obj.source is not None
     vm.guards.rest_on_process("the address of an object")
-    vm.guard(ValueIs, obj.source, obj.value)
+    vm.guard(AddressIs, obj.source, obj.value)
