@@ -123,12 +123,14 @@ class TensorTotal(Source):
         return list(TOTALS).index(self.payload.function), list(RELATIONS).index(self.payload.relation), self.payload.other
 
     def step(self, value: Any) -> Any:
-        if not is_on_cpu(value) or value.dtype not in TOTAL_DTYPES or data_of(value) is None:
-            return MISSING
-        is_extreme = self.payload.function in ("max", "min")
-        if is_extreme and (self.payload.relation or value.dtype is torch.bool or not value.numel()):
+        if not is_on_cpu(value) or data_of(value) is None:
             return MISSING
         with torch._C.DisableTorchFunction(), torch.no_grad():
+            if value.dtype not in TOTAL_DTYPES:
+                return MISSING
+            is_extreme = self.payload.function in ("max", "min")
+            if is_extreme and (self.payload.relation or value.dtype is torch.bool or not value.numel()):
+                return MISSING
             related = RELATIONS[self.payload.relation](value.long(), self.payload.other) if self.payload.relation else value
             return TOTALS[self.payload.function](related).item()
 

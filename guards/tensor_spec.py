@@ -170,17 +170,18 @@ def holds_elements(tensor: torch.Tensor, count: int) -> bool:
 
 
 def is_on_cpu(value: Any) -> bool:
-    """Return whether a value is a plain tensor whose elements may lie in the CPU's memory."""
-    if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
+    """Return whether a value is a tensor, which doesn't compute operators itself, and whose elements may lie in the CPU's memory."""
+    cls = type(value)
+    if not issubclass(cls, torch.Tensor) or cls.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return False
-    if not has_plain_sizes(value) or not has_plain_strides(value):
+    if torch._C._functorch.is_functorch_wrapped_tensor(value) or not has_plain_sizes(value) or not has_plain_strides(value):
         return False
     with torch._C.DisableTorchFunction():
         return READERS["layout"](value) is torch.strided and READERS["device"](value).type == "cpu"
 
 
 def item_of(value: Any) -> float | bool | None:
-    """The number or bool in a plain tensor of one element in the CPU's memory; None for other values."""
+    """The number or bool in a tensor of one element in the CPU's memory; None for other values."""
     if not is_on_cpu(value):
         return None
     with torch._C.DisableTorchFunction():
@@ -197,7 +198,7 @@ def numbers_in(tensor: torch.Tensor) -> str:
 
 
 def element_of(value: Any, index: tuple[int, ...]) -> float | bool | None:
-    """The number or bool at an index, one int for each dimension, in a plain tensor in the CPU's memory; None if there is no such element."""
+    """The number or bool at an index, one int for each dimension, in a tensor in the CPU's memory; None if there is no such element."""
     if not is_on_cpu(value):
         return None
     with torch._C.DisableTorchFunction(), torch.no_grad():

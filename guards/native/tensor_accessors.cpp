@@ -79,10 +79,11 @@ PyObject *bytes_of(GuardTree &, Node &, PyObject *value, const CallView &) {
 
 const Registered<AccessorKind> tensor_data({.name = "tensor_data", .step = bytes_of, .creates = true});
 
-/* A tensor whose elements may lie in the memory of a CPU; NULL of others. */
+/* A tensor whose elements may lie in the memory of a CPU; NULL of others, such as those whose class computes operators itself. */
 const Reader *on_cpu(PyObject *value) {
-    if (!Py_IS_TYPE(value, plain_tensor)) return nullptr;
+    if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return nullptr;
     const Reader &tensor = read(value);
+    if (tensor.key_set().has(c10::DispatchKey::Python)) return nullptr;
     return is_plain(tensor) && has_strides(tensor) && tensor.has_storage() && tensor.device().is_cpu() ? &tensor : nullptr;
 }
 

@@ -184,7 +184,7 @@ class CallData:
             return None
         place, is_item = fake, False
         while node.op != "placeholder":
-            if len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
+            if len(node.all_input_nodes) != 1 or node.args[:1] != (node.all_input_nodes[0],):
                 return None
             (before,) = node.all_input_nodes
             given = before.meta.get("example_value")
@@ -267,7 +267,9 @@ def note_number(state: TraceState, operation: OperatorCall) -> None:
 
 
 def held_at(described: GraphInput, source: Source, fake: torch.Tensor) -> Held | None:
-    """The number or bool of an input that a source leads to; None if guards can't read it."""
+    """The number or bool of an input that a source leads to; None if guards can't read it, or if the input is a parameter, which training changes."""
+    if isinstance(described.value, torch.nn.Parameter):
+        return None
     value = source.step(described.value)
     return None if value is MISSING else Held(described, source, value, fake.dtype)
 
@@ -298,7 +300,7 @@ def keeps(node: fx.Node) -> bool:
 
 def related(node: fx.Node) -> tuple[str, int] | None:
     """The relation that a node computes between each of a placeholder's elements and an int, and that int; None if it computes something else."""
-    tensor, *others = node.args
+    tensor, *others = node.args or (None,)
     if not isinstance(tensor, fx.Node) or tensor.op != "placeholder" or node.kwargs:
         return None
     dtype = tensor.meta["example_value"].dtype if isinstance(tensor.meta["example_value"], torch.Tensor) else None

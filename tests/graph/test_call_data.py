@@ -386,3 +386,44 @@ def test_a_counter_whose_value_is_needed_is_read_natively() -> None:
     for _ in range(5):
         assert torch.equal(compiled(torch.ones(2)), other(torch.ones(2))) and torch.equal(mine.steps, other.steps)
     assert framejit.statistics()["graph_breaks"]
+
+
+def maximum_by_keyword(x: torch.Tensor) -> torch.Tensor:
+    return x - 1 if torch.max(input=x) > 5 else x + 1
+
+
+def any_of_a_comparison_by_keywords(x: torch.Tensor) -> torch.Tensor:
+    return x - 1 if torch.any(input=torch.gt(input=x, other=5)) else x + 1
+
+
+def sum_of_a_tensor_without_arguments(x: torch.Tensor) -> torch.Tensor:
+    return x - 1 if torch.zeros(size=(3,), dtype=torch.int64).sum() > 5 else x + 1
+
+
+@pytest.mark.parametrize("function", [maximum_by_keyword, any_of_a_comparison_by_keywords, sum_of_a_tensor_without_arguments])
+def test_operators_without_positional_arguments(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    for numbers in ([1, 2], [1, 7]):
+        agree(function, torch.tensor(numbers), fullgraph=False)
+
+
+class Labelled(torch.Tensor):
+    """A tensor of a class of the program's."""
+
+
+def scaled_by_its_item(x: torch.Tensor) -> torch.Tensor:
+    scale = x.item()
+    return x / (1.0 if scale == 0.0 else scale)
+
+
+def scaled_by_an_element(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x[0, 0].item() > 1 else x
+
+
+@pytest.mark.parametrize(("function", "dtype"), [(scaled_by_its_item, torch.float32), (scaled_by_an_element, torch.int64)])
+def test_data_of_tensors_of_the_programs_classes(function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> None:
+    compiled = framejit.compile(function, backend="eager", fullgraph=True)
+    for number in (3, 4, 0, 1):
+        x = torch.tensor([[number]], dtype=dtype).as_subclass(Labelled)
+        found = compiled(x)
+        assert type(found) is Labelled
+        assert torch.equal(found, function(x)), number
