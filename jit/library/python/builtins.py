@@ -39,7 +39,7 @@ from framejit.objects.numbers.numberobject import (
     total_of,
 )
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
-from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
+from framejit.objects.types.constobject import NONE, NOT_IMPLEMENTED, EnumObject, c_new, would_be_knowable
 from framejit.objects.types.dictobject import dict_of
 from framejit.objects.types.iteratorfields import STEPS, FieldIterator
 from framejit.objects.types.iterobject import callable_iterator
@@ -459,7 +459,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
 @models(str.format)
 def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> Object:
     """str.format. Constants are formatted at once; others by their own `__format__`, if the template refers to them simply."""
-    if isinstance(template, ScalarSubclassObject):
+    if isinstance(template, (ScalarSubclassObject, EnumObject)):
         return template  # see `scalarsubclass.MARKS`
     observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}

@@ -9,8 +9,9 @@ from typing import Any
 
 from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, text
-from framejit.objects.core.object import FOLDABLE, VM, Object, fold
+from framejit.objects.core.object import FOLDABLE, VM, NotConstant, Object, fold
 from framejit.objects.core.registry import models
+from framejit.objects.types.constobject import EnumObject
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.objects.types.waitingtext import format_by_percent, formatted, is_waiting, joined, waits
@@ -25,6 +26,8 @@ TEXTS = {"s": text.str_, "r": text.repr_, "a": text.ascii_}
 @models(str.__mod__)
 def percent(vm: VM, self: Object, values: Object) -> Object:
     """`template % values`: the texts for `%s`, `%r` and `%a` are made by the objects' own methods, in order; the rest is real formatting."""
+    if isinstance(self, EnumObject):
+        raise NotConstant(self)  # the member is the result, see `scalarsubclass.MARKS`
     template = self.constant(vm)
     values = vm.observe(values)
     if values.is_knowable() and values.cls in FOLDABLE and not waits(vm, values):

@@ -1,4 +1,4 @@
-"""Instances of the program's subclasses of int, float, str and bytes. Methods in C of these types take such an instance for the exact value in it."""
+"""Instances of the program's subclasses of int, float, str and bytes, and members of enums that derive from these: methods in C see the exact value in them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Codegen, NotConstant, Object, fold
 from framejit.objects.core.registry import models
-from framejit.objects.types.constobject import SUBCLASS_WRAPPERS, c_new
+from framejit.objects.types.constobject import SUBCLASS_WRAPPERS, EnumObject, c_new
 from framejit.objects.types.userobject import UserObject
 from framejit.program import classes
 
 BASES: tuple[Any, ...] = (int, float, str, bytes)
 MAKERS: tuple[Any, ...] = tuple(base.__new__ for base in BASES)
-ON_NUMBERS = dict.fromkeys((name for name in vars(int) if type(vars(int)[name]) is WrapperDescriptorType), (int, float))
-ON_TEXTS = dict.fromkeys(("__add__", "__contains__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), (str,))
+ON_NUMBERS = dict.fromkeys((name for name in vars(int) if type(vars(int)[name]) is WrapperDescriptorType), (int, float, str))
+COMPARED = dict.fromkeys(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), (int, float, str))
+ON_TEXTS = {**dict.fromkeys(("__add__", "__contains__"), (str,)), **COMPARED}
 OTHERS: dict[Any, dict[str, tuple[Any, ...]]] = {
     int: ON_NUMBERS, float: ON_NUMBERS, str: {**ON_TEXTS, **dict.fromkeys(("__getitem__", "__mul__", "__rmul__"), (int,))},
     bytes: {"__eq__": (bytes,), "__ne__": (bytes,), "__getitem__": (int,)},
@@ -29,6 +30,8 @@ MARKS: dict[Any, str] = {str.format: "{}", str.format_map: "{}", str.__mod__: "%
 """The characters without which a text that isn't empty, an instance of a subclass too, is itself the result (Objects/stringlib/unicode_format.h)."""
 PARTITIONS: tuple[Any, ...] = (str.partition, str.rpartition, bytes.partition, bytes.rpartition)
 """Methods whose result holds the text itself if the separator isn't in it (Objects/stringlib/partition.h)."""
+EXACT_VALUE: dict[Any, Any] = {int: int.__int__, float: float.__float__, str: str.__str__, bytes: bytes.__bytes__}
+"""For each base, the method in C that gives the exact value in an instance of a subclass."""
 READ_BY = {int: vars(int)["real"], float: vars(float)["real"]}
 """For each base, the attribute `real` in C that gives the exact value, for guards. There is none for str and bytes."""
 
@@ -97,12 +100,12 @@ def taken_for_plain(vm: VM, function: Any, args: list[Object]) -> list[Object]:
     if type(function) not in (WrapperDescriptorType, MethodDescriptorType) or function.__objclass__ not in BASES or not args:
         return args
     base, receiver, rest = function.__objclass__, vm.observe(args[0]), args[1:]
-    if isinstance(receiver, ScalarSubclassObject):
-        if receiver.base is not base or function.__name__ == "__rmod__" or function in FORMAT:
-            return args
+    holds_exact = base_in(receiver) is not None
+    if holds_exact and (base_in(receiver) is not base or function.__name__ == "__rmod__" or function in FORMAT):
+        return args
     taken = OTHERS.get(base, {}).get(function.__name__, ()) if type(function) is WrapperDescriptorType else ()
     try:
-        if isinstance(receiver, ScalarSubclassObject) and is_in_the_result(vm, function, receiver.plain_value(vm), rest):
+        if holds_exact and is_in_the_result(vm, function, plain_of(vm, receiver, BASES), rest):
             return args
         return [plain_of(vm, receiver, BASES), *[plain_of(vm, vm.observe(arg), taken) for arg in rest]] if taken else [plain_of(vm, receiver, BASES), *rest]
     except NotConstant:
@@ -122,8 +125,18 @@ def is_in_the_result(vm: VM, function: Any, text: Object, rest: list[Object]) ->
 
 
 def plain_of(vm: VM, value: Object, bases: tuple[Any, ...]) -> Object:
-    """The exact value in an instance of a subclass of one of `bases`; another value as it is."""
-    return value.plain_value(vm) if isinstance(value, ScalarSubclassObject) and value.base in bases else value
+    """The exact value in an instance of a subclass of one of `bases`, or in a member of an enum that derives from it; another value as it is."""
+    base = base_in(value)
+    if base not in bases:
+        return value
+    return value.plain_value(vm) if isinstance(value, ScalarSubclassObject) else vm.const(EXACT_VALUE[base](value.constant(vm)))
+
+
+def base_in(value: Object) -> Any:
+    """The one of BASES from which the class of an instance derives, or that of a member of an enum; None for other values, and for exact ones."""
+    if isinstance(value, ScalarSubclassObject):
+        return value.base
+    return next((base for base in BASES if issubclass(value.cls, base)), None) if isinstance(value, EnumObject) else None
 
 
 def made(vm: VM, base: Any, cls: Object, args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:

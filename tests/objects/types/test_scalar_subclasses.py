@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import operator
 
@@ -242,3 +243,42 @@ def test_bytes_of_a_class_of_their_own():
 @pytest.mark.parametrize("program", [bytes_in_other_calls, bytes_from_outside])
 def test_bytes_of_a_class_of_their_own_that_run_natively(program):
     agree(program, x, fullgraph=False)
+
+
+class Shown(str, enum.Enum):
+    """A base of the program's enums, whose members are shown as their values."""
+
+    def __str__(self):
+        return self.value
+
+
+class Mode(Shown):
+    MEAN = "mean"
+    SUM = "sum"
+
+
+class Level(int, enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+    def __repr__(self):
+        return f"level {self.value}"
+
+
+@pytest.mark.parametrize("program", [
+    lambda t, mode, level: (t + 1 if mode == Mode.SUM else t - 1, mode == "sum", "mean" == mode, mode != "sum", mode == 3, mode < "n", mode in ("sum", "mean")),
+    lambda t, mode, level: (t * level, level + 1, 2 - level, level == 2, level == "sum", level < 2, -level, bool(level), level.bit_length()),
+    lambda t, mode, level: (t, mode.strip().upper(), mode + "s", "a" + mode, len(mode), mode[0], "m" in mode, {"sum": 1}.get(mode), mode.startswith("s")),
+    lambda t, mode, level: (t, str(mode), f"{mode}", "%s" % mode, repr(level), mode.format() is mode, mode.join("ab"), [1, "sum"].count(mode)),
+])  # fmt: skip
+def test_members_of_enums_that_show_themselves(program):
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for mode in Mode:
+        for level in Level:
+            result, expected = compiled(x, mode, level), program(x, mode, level)
+            assert torch.equal(result[0], expected[0])
+            assert list(map(repr, result[1:])) == list(map(repr, expected[1:]))
+
+
+def test_a_member_that_is_a_template_without_conversions_is_the_result():
+    agree(lambda t, mode: (t, mode % (), mode.partition("?")), x, Mode.SUM, fullgraph=False)
