@@ -116,6 +116,8 @@ NEEDS_DATA = ("its data is not allocated yet", "Cannot access data pointer of Te
 int that they must know, as in `F.interpolate(x, size=(h, w))` (c10/core/SymIntArrayRef.h)."""
 
 
+COMPRESSED = "Values and compressed tensor instance need to be on the same device"
+"""What a fake of a sparse compressed tensor raises when it is made of indices and values (aten/src/ATen/native/sparse/SparseCsrTensor.cpp)."""
 OVERLAPS = "more than one element of the written-to tensor refers to a single memory location"
 """The error of operators on an expanded tensor, on fakes even if they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"
@@ -159,7 +161,7 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
         if isinstance(error, UnsupportedOperatorException) or NO_FAKE in first:
             return breaks.NoFake(name_of_operator(target))
         return breaks.FailsOnFakes(f"{operation}: {type(error).__name__}: {first}")
-    if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
+    if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)) or COMPRESSED in first:
         return breaks.UnsupportedOperation(f"{operation}, which has no implementation for tensors without data ({first})")
     text = f"{operation}: {type(error).__name__}: {first}"
     return breaks.MayRaise(text) if any(text in first for text in OF_RECORDS) else breaks.OperatorRaises(text)

@@ -248,3 +248,12 @@ def test_a_backend_that_takes_no_sparse_tensors_gets_graphs_around_them() -> Non
     compiled = framejit.compile(lambda x: ((x + 1).to_sparse() * 2).to_dense() - 1, backend=backend)
     assert torch.equal(compiled(x), (x + 1) * 2 - 1)
     assert len(given) == 2 and not framejit.statistics()["fallbacks"]
+
+
+def test_a_compressed_tensor_made_of_indices_and_values_splits_the_graph() -> None:
+    def f(rows: torch.Tensor, columns: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_csr_tensor(rows, columns, values * 2, size=(2, 2)) @ torch.ones(2, 2) + 1
+
+    given = torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([3.0, 4.0])
+    assert torch.equal(framejit.compile(f, backend="eager")(*given), f(*given))
+    assert framejit.statistics()["fallbacks"] == 0
