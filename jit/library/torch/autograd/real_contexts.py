@@ -1,4 +1,4 @@
-"""The ctx of an autograd.Function that runs uncompiled, in its forward: what it saves for the backward pass is stored when the graph has run.
+"""The ctx of an autograd.Function that runs uncompiled, in its forward: which gradients are needed is guarded, and what it saves is stored after the graph.
 
 Autograd takes what was stored once the forward has returned, so that the tensors are those of the graph, or of the call.
 """
@@ -9,15 +9,24 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.guards.source import CAttr
 from framejit.objects.core.latercall import LaterCall
 from framejit.objects.core.object import Object
-from framejit.objects.core.registry import sets
+from framejit.objects.core.registry import models, sets
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.tupleobject import TupleObject
 
 CONTEXT = torch._C._FunctionBase
 NATIVE = breaks.UnsupportedOperation("saving anything but a tuple of tensors in the ctx of an autograd.Function that runs uncompiled")
+
+
+@models(CONTEXT.needs_input_grad)
+def needs_input_grad(vm: TorchVM, ctx: Object) -> Object:
+    """The bools that say which inputs need a gradient. They are guarded, and never change."""
+    if ctx.source is None:
+        vm.unsupported(breaks.UnsupportedValue("the ctx of an autograd.Function that wasn't there when the call began"))
+    return vm.wrap(CONTEXT.needs_input_grad.__get__(ctx.value), ctx.source.child(CAttr, "needs_input_grad"))  # type: ignore[attr-defined]
 
 
 @sets(CONTEXT.to_save)

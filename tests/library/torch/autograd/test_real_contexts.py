@@ -116,3 +116,30 @@ def test_what_cannot_be_saved_is_what_eager_says() -> None:
     for program in (Wrong.apply, framejit.compile(lambda x: Wrong.apply(x), backend="eager")):
         with pytest.raises(TypeError, match="save_for_backward can only save variables"):
             program(torch.ones(2, requires_grad=True))
+
+
+class Scaled(torch.autograd.Function):
+    """Saves what it needs for the gradients that are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, scale)
+        return x * scale if any(ctx.needs_input_grad) else x * scale + 0
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        look(gradient)
+        x, scale = ctx.saved_tensors
+        return gradient * scale if ctx.needs_input_grad[0] else None, None if x is None else gradient * x
+
+
+def test_which_gradients_are_needed_is_known() -> None:
+    compiled = framejit.compile(lambda x, scale: Scaled.apply(x * 2, scale), backend="eager")
+    for needed in ((True, False), (True, True), (False, True), (False, False), (True, False)):
+        x, scale = (torch.tensor([2.0, 3.0], requires_grad=one) for one in needed)
+        found, expected = compiled(x, scale), Scaled.apply(x * 2, scale)
+        assert torch.equal(found, expected) and found.requires_grad == expected.requires_grad
+        if any(needed):
+            inputs = [tensor for tensor in (x, scale) if tensor.requires_grad]
+            assert all(map(torch.equal, torch.autograd.grad(found.sum(), inputs), torch.autograd.grad(expected.sum(), inputs)))
+    assert not any("needs_input_grad" in reason for reason in framejit.statistics()["reasons"])
