@@ -1,7 +1,8 @@
 """Checks constants in the nodes of a graph. FX writes them into Python code by their `repr`, so their `repr` must give them back exactly.
 
-It doesn't for NumPy's scalars (which become Python's, with the same meaning to operators), zeros with a sign in complex numbers, NaNs with a payload, and
-objects of most other types. Operators with such arguments run outside the graph.
+It doesn't for NumPy's scalars (which become Python's, with the same meaning to operators), complex numbers with some signs (`-1j` has the real part -0.0, and
+`complex(0, -1)` is written as `-1j`), NaNs with a payload, and objects of most other types. Operators with such arguments run outside the graph, unless only
+FX writes them: then such a complex number is one that is written as a call.
 """
 
 from __future__ import annotations
@@ -28,8 +29,22 @@ class Inexact(Exception):
     """Signal: a constant that FX cannot write exactly."""
 
 
-def exact(value: Any) -> Any:
-    """A constant for a node that means the same as `value`, and that the generated code reproduces exactly. Raises Inexact."""
+class WrittenComplex(complex):
+    """A complex number that is written as the call that makes it."""
+
+    def __repr__(self) -> str:
+        return f"complex({self.real!r}, {self.imag!r})"
+
+
+def is_written_exactly(value: complex) -> bool:
+    """Return whether the `repr` of a finite complex number is an expression that gives the number, with the signs of zeros."""
+    signs = [math.copysign(1, part) for part in (value.real, value.imag)]
+    return (bool(value.imag) or signs[1] == 1) and (bool(value.real) or signs == [1, 1])
+
+
+def exact(value: Any, only_fx_writes: bool = False) -> Any:
+    """A constant for a node that means the same as `value`, and that the generated code reproduces exactly. Raises Inexact. `only_fx_writes`: no other
+    compiler, such as AOTAutograd, writes code with it."""
     cls = type(value)
     if cls in WRITTEN_AS_THEY_ARE:
         return value
@@ -40,14 +55,15 @@ def exact(value: Any) -> Any:
         if value == value or struct.pack("d", value) == NAN:
             return value
     elif cls is complex:
-        if all(math.isfinite(part) and (part or math.copysign(1, part) == 1) for part in (value.real, value.imag)):
-            return value
+        is_finite = math.isfinite(value.real) and math.isfinite(value.imag)
+        if is_finite and (only_fx_writes or is_written_exactly(value)):
+            return value if is_written_exactly(value) else WrittenComplex(value)
     elif issubclass(cls, tuple):
-        return tuple([exact(item) for item in value])
+        return tuple([exact(item, only_fx_writes) for item in value])
     elif cls is list:
-        return [exact(item) for item in value]
+        return [exact(item, only_fx_writes) for item in value]
     elif cls is dict:
-        return {exact(key): exact(item) for key, item in value.items()}
+        return {exact(key): exact(item, only_fx_writes) for key, item in value.items()}
     elif cls is slice:
         return slice(exact(value.start), exact(value.stop), exact(value.step))
     elif issubclass(cls, numpy.generic):

@@ -164,7 +164,7 @@ class TraceState:
                 return value
             return self._own(value, obj) if self.body.takes_floats or obj.cls is not float else obj.constant(self.vm)
         try:
-            value = exact(value)
+            value = exact(value, only_fx_writes=not self.demands.one_autograd_node)
         except Inexact:
             raise NotConstant(obj) from None
         return value if not self.has_inner else fx.node.map_arg(value, lambda node: self._own(node, obj))

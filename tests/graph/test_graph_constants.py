@@ -92,7 +92,7 @@ NUMBERS = [
 ]  # fmt: skip
 COMPLEX = [
     0j, 1 + 2j, complex(0.0, -0.0), complex(-0.0, 0.0), complex(-0.0, -0.0), complex(1, -0.0), complex(-0.0, 2), complex(math.inf, 0), complex(0, -math.inf),
-    complex(math.nan, 1), complex(1e300, 5e-324), np.complex128(1 - 2j), np.complex64(complex(-0.0, 1)),
+    complex(math.nan, 1), complex(1e300, 5e-324), np.complex128(1 - 2j), np.complex64(complex(-0.0, 1)), -1j, complex(0.0, -0.5), -(2 + 0j),
 ]  # fmt: skip
 
 
@@ -183,3 +183,9 @@ def test_text_and_lists_arrive_in_custom_operators(text, backend):
         compiled(x)
     seen = [shown for shown in SHOWN if shown]
     assert len({repr(shown) for shown in seen}) == 1 and len(seen) >= 3
+
+
+@pytest.mark.parametrize("number", [-1j, complex(0.0, -0.5), complex(-0.0, 2), complex(1, -0.0)])
+def test_complex_numbers_of_all_signs_are_in_the_graph_that_only_fx_writes(number):
+    compiled = framejit.compile(complex_times(number), backend="eager", fullgraph=True)
+    assert bits(compiled(x)) == bits(complex_times(number)(x))
