@@ -134,6 +134,7 @@ class Scaled(torch.autograd.Function):
 
 
 def test_which_gradients_are_needed_is_known() -> None:
+    framejit.reset()
     compiled = framejit.compile(lambda x, scale: Scaled.apply(x * 2, scale), backend="eager")
     for needed in ((True, False), (True, True), (False, True), (False, False), (True, False)):
         x, scale = (torch.tensor([2.0, 3.0], requires_grad=one) for one in needed)

@@ -37,6 +37,7 @@ def cleaned_up(x: torch.Tensor) -> Any:
 @pytest.mark.parametrize("function", [caught, cleaned_up])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_an_assertion_under_a_handler_is_part_of_the_graph(function: Callable[[torch.Tensor], Any], backend: str) -> None:
+    framejit.reset()
     compiled = framejit.compile(function, backend=backend, fullgraph=True)
     for number in (1.0, 2.0, 0.0, 3.0):
         x = torch.full((2,), number)

@@ -255,5 +255,6 @@ def test_a_compressed_tensor_made_of_indices_and_values_splits_the_graph() -> No
         return torch.sparse_csr_tensor(rows, columns, values * 2, size=(2, 2)) @ torch.ones(2, 2) + 1
 
     given = torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([3.0, 4.0])
+    framejit.reset()
     assert torch.equal(framejit.compile(f, backend="eager")(*given), f(*given))
     assert framejit.statistics()["fallbacks"] == 0
