@@ -23,6 +23,13 @@ def overloads_of_method(name: str) -> tuple[OpOverload, ...]:
     return tuple([overload for overload in overloads if overload._schema.arguments and isinstance(overload._schema.arguments[0].type, torch.TensorType)])
 
 
+@cache
+def is_pointwise(name: str) -> bool:
+    """Return whether a method computes each element of the result by itself, in whichever order the elements lie in memory."""
+    overloads = [overload for overload in overloads_of_method(name) if not any(argument.is_out for argument in overload._schema.arguments)]
+    return bool(overloads) and all(torch.Tag.pointwise in overload.tags for overload in overloads)
+
+
 def is_in_place(name: str) -> bool:
     """Return whether a method is called as those are that change their tensor. `and_` is a function of Python's module `operator`, and changes nothing."""
     return name.endswith("_") and not name.endswith("__") and not keyword.iskeyword(name[:-1])

@@ -13,6 +13,7 @@ from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.call_data import name_of
 from framejit.graph.fake import storages
 from framejit.library.torch.autograd.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.library.torch.inner_graphs.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
@@ -26,6 +27,7 @@ from framejit.objects.types.constobject import ConstObject
 from framejit.objects.types.tupleobject import TupleObject
 from framejit.plain import autograd as plain
 from framejit.program import classes
+from framejit.torch_state.operator_facts import is_pointwise
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 COMPUTED = "keeps for its backward what its setup_context computes"
@@ -271,7 +273,7 @@ class Application:
             self.break_graph("changes a tensor from outside")
         if self.transformed and any(self.is_computed(node) for node in graph.nodes_of(self.saved)):
             self.break_graph(COMPUTED)
-        backwards = {which: BackwardGraph(self.operands(body, gradients, "gradient", kept)) for which, body in bodies.items()}
+        backwards = {which: BackwardGraph(self.operands(body, gradients, "gradient", kept), takes_any_layout(body)) for which, body in bodies.items()}
         pushed = None if forward is None else ForwardGraph(self.operands(forward[0], tangents, "tangent", kept), self.moved(), forward[1])
         once, again = is_once_differentiable(self.real), all(body.again for body in bodies.values())
         if (graph.autograd_node is None or self.transformed) and not once and not again:
@@ -326,6 +328,11 @@ class Application:
         if around is not None:
             return breaks.InsideTransform(around, f"of a function that uses the autograd.Function {self.real.__name__}, {why}")
         return breaks.UnsupportedOperation(f"the autograd.Function {self.real.__name__}, {why}")
+
+
+def takes_any_layout(body: BackwardCode) -> bool:
+    """Return whether a traced backward only runs operators that compute element by element."""
+    return all(is_pointwise(name_of(node)) for node in body.graph.graph.nodes if node.op not in ("placeholder", "output"))
 
 
 def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:

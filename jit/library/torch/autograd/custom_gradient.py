@@ -19,10 +19,12 @@ TENSOR = object()
 @dataclass(frozen=True, slots=True)
 class BackwardGraph:
     """A traced backward, with the operands that it takes, in order. Each is `("gradient", i)`, the gradient of the i-th result; `("saved", i)`, the i-th
-    tensor that the forward has saved; or `("kept", i)`, the i-th of the other values that it uses.
+    tensor that the forward has saved; or `("kept", i)`, the i-th of the other values that it uses. `takes_any_layout`: it computes element by element, so it
+    takes gradients as autograd has laid them out. Another graph takes contiguous ones, with which it was traced.
     """
 
     operands: tuple[tuple[str, int], ...]
+    takes_any_layout: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,11 @@ def gradients_of(rule: GradientRule, graphs: tuple[Any, ...], gradients: Tensors
     which = tuple([gradient is not None for gradient in gradients])
     if which not in rule.backwards:
         raise TypeError(f"the backward of {rule.name} raised where one of its arguments was None")
-    values = {"gradient": [None if gradient is None else laid_out(gradient) for gradient in gradients], "saved": saved, "kept": kept}
+    traced = rule.backwards[which]
+    given = gradients if traced.takes_any_layout else [None if gradient is None else laid_out(gradient) for gradient in gradients]
+    values = {"gradient": given, "saved": saved, "kept": kept}
     graph = graphs[list(rule.backwards).index(which)]
-    return graph.forward(*[values[kind][index] for kind, index in rule.backwards[which].operands])
+    return graph.forward(*[values[kind][index] for kind, index in traced.operands])
 
 
 @dataclass(frozen=True, slots=True)

@@ -764,3 +764,28 @@ def test_a_view_of_no_use_after_its_base_has_changed_is_a_result(backend):
             result.grad_fn
         found.append((result.requires_grad, result.tolist()))
     assert found[0] == found[1]
+
+
+class Quotient(Function):
+    """Its backward gives a gradient of more elements than the divisor, which autograd sums in the order in which they lie in memory."""
+
+    @staticmethod
+    def forward(ctx, x, divisor):
+        ctx.save_for_backward(x, divisor)
+        return x / divisor
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, divisor = ctx.saved_tensors
+        return gradient / divisor, -gradient * x / divisor**2
+
+
+@pytest.mark.parametrize("use", [lambda y, w: (y * w.T).sum(), lambda y, w: y.sum(), lambda y, w: (y.T @ w).sum()], ids=["transposed", "expanded", "product"])
+def test_a_backward_that_computes_element_by_element_takes_gradients_as_they_are_laid_out(use):
+    x, w = torch.randn(21, 21, generator=torch.Generator().manual_seed(0)), torch.randn(21, 21, generator=torch.Generator().manual_seed(1))
+    found = []
+    for function in (Quotient.apply, framejit.compile(lambda x, divisor: Quotient.apply(x, divisor), backend="eager", fullgraph=True)):
+        divisor = torch.full((1, 1), 1.7, requires_grad=True)
+        use(function(x, divisor), w).backward()
+        found.append(divisor.grad)
+    assert torch.equal(*found)
