@@ -359,7 +359,7 @@ class GraphBuilder(TraceState):
     def _run(self, operation: OperatorCall) -> None:
         """Run an operator on fakes, and find out whether it changes one of them. Raises FailedOnFakes."""
         target, args, kwargs, fakes = operation.target, operation.fake_args, operation.fake_kwargs, operation.fakes
-        operation.changes = is_in_place(operation.name) or "out" in kwargs or changing(target, args, kwargs) is not None
+        operation.changes = is_in_place(operation.name) or kwargs.get("out") is not None or changing(target, args, kwargs) is not None
         operation.versions = before = [version_of(fake) for fake in fakes]
         constants = constants_among(fakes)
         if operation.changes:

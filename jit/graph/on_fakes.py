@@ -60,7 +60,7 @@ def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether one of torch's functions, by its name and its keywords, writes to its arguments."""
     name = target._schema.name if isinstance(target, OpOverload) else getattr(target, "__name__", "")
-    return "out" in kwargs or (name.endswith("_") and not name.endswith("__"))
+    return kwargs.get("out") is not None or (name.endswith("_") and not name.endswith("__"))
 
 
 class Written(TorchDispatchMode):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from framejit.errors import CHECK_FAILED
 
-ALLOWED = {"a way that leaves compiled code, of ": 1, "a way that only returns, of ": 1, "numbers that aren't finite, at ": 8}
+ALLOWED = {"a way that leaves compiled code, of ": 1, "a way that only returns, of ": 1, "numbers that aren't finite, or a factorization that fails, at ": 8}
 """The kinds of exceptional ways, with which the names of branches begin, and the number of calls that may go one, however few calls there are: the first steps
 with a GradScaler often have gradients that aren't finite."""
 RARE = 8

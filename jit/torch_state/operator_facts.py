@@ -30,6 +30,14 @@ def is_pointwise(name: str) -> bool:
     return bool(overloads) and all(torch.Tag.pointwise in overload.tags for overload in overloads)
 
 
+@cache
+def is_error_code(name: str, index: int) -> bool:
+    """Return whether the result of ATen's operator at an index is named `info`: LAPACK's codes of errors, each 0 where it has met none."""
+    packet = getattr(torch.ops.aten, name, None)
+    returns = packet.default._schema.returns if isinstance(packet, OpOverloadPacket) and "default" in packet.overloads() else ()
+    return 0 <= index < len(returns) and returns[index].name == "info"
+
+
 def is_in_place(name: str) -> bool:
     """Return whether a method is called as those are that change their tensor. `and_` is a function of Python's module `operator`, and changes nothing."""
     return name.endswith("_") and not name.endswith("__") and not keyword.iskeyword(name[:-1])

@@ -1,12 +1,13 @@
 """Branches on data of which one way is exceptional: the graph checks that a call goes the other way, and if it doesn't, the call runs uncompiled.
 
-A way counts as exceptional if only numbers that aren't finite lead there, if it does what no compiled code can (it prints, warns, writes to a log, saves a
-file, or raises), or if all it does is to return a constant before the rest of the function. If it turns out to be taken often, it isn't exceptional
-(`process/exceptional.py`), and the graph breaks at the branch.
+A way counts as exceptional if only numbers that aren't finite lead there, or a factorization that fails, if it does what no compiled code can (it prints,
+warns, writes to a log, saves a file, or raises), or if all it does is to return a constant before the rest of the function. If it turns out to be taken often,
+it isn't exceptional (`process/exceptional.py`), and the graph breaks at the branch.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from framejit.objects.numbers.unbackednumber import OPERATIONS, Computed, Datum,
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.process import exceptional
 from framejit.torch_state.operator_exceptions import COMPUTE_MASKS, SUM_UP_MASKS, TELL_FINITE_NUMBERS
+from framejit.torch_state.operator_facts import is_error_code
 from framejit.torch_state.torch_modes import MODE_CHANGES
 from framejit.tracing.empty_ways import may_change, operator_name
 
@@ -64,7 +66,7 @@ def name_of(vm: TorchVM) -> str:
 
 
 def truth_if_finite(vm: TorchVM, condition: Object) -> bool | None:
-    """The truth of a condition on data if every number is finite; None if it doesn't ask for that, or for other data too."""
+    """The truth of a condition on data if every number is finite, and no factorization fails; None if it doesn't ask for that, or for other data too."""
     try:
         return bool(if_finite(vm, condition))
     except (NotAMask, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
@@ -72,7 +74,7 @@ def truth_if_finite(vm: TorchVM, condition: Object) -> bool | None:
 
 
 class NotAMask(Exception):
-    """A value isn't computed from masks that tell which numbers are finite."""
+    """A value isn't computed from masks that tell which numbers are finite, or from the error codes of factorizations."""
 
 
 def if_finite(vm: TorchVM, value: Object) -> Any:
@@ -91,7 +93,7 @@ def if_finite(vm: TorchVM, value: Object) -> Any:
 
 
 def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
-    """Return the result of a node if every number is finite. The nodes from the masks on run for real, on the CPU.
+    """Return the result of a node if every number is finite, and no factorization fails. The nodes from the masks and codes on run for real, on the CPU.
 
     No operator may have written to these tensors but the one of GradScaler, which writes to a tensor of zeros if it finds another number.
     """
@@ -107,6 +109,8 @@ def run_for_finite(vm: TorchVM, node: fx.Node) -> Any:
             raise NotAMask
         if asks_for_finite(last):
             known[waiting.pop()] = mask_of_finite(last)
+        elif tells_of_errors(last):
+            known[waiting.pop()] = torch.zeros((), dtype=last.meta["example_value"].dtype).expand(known_sizes(last))
         elif last.op not in ("call_function", "call_method") or not (operator_name(last) in COMPUTE_MASKS or operator_name(last) in SUM_UP_MASKS):
             raise NotAMask
         elif missing:
@@ -121,12 +125,25 @@ def asks_for_finite(node: fx.Node) -> bool:
     return operator_name(node) in TELL_FINITE_NUMBERS or (operator_name(node) in ("eq", "ne") and len(node.args) == 2 and node.args[0] is node.args[1])
 
 
+def tells_of_errors(node: fx.Node) -> bool:
+    """Return whether a node gives the error codes of a factorization such as `torch.linalg.cholesky_ex`."""
+    if node.target is not operator.getitem:
+        return False
+    factored, index = node.args
+    return isinstance(factored, fx.Node) and type(index) is int and is_error_code(operator_name(factored), index)
+
+
 def mask_of_finite(node: fx.Node) -> torch.Tensor:
     """The mask that a node gives if every number is finite."""
+    return torch.full((), operator_name(node) in ("isfinite", "eq"), device="cpu").expand(known_sizes(node))
+
+
+def known_sizes(node: fx.Node) -> list[int]:
+    """The sizes of a node's tensor in this call. Raises NotAMask if they depend on data."""
     sizes = [size if type(size) is int else size.node.hint for size in node.meta["example_value"].shape]
     if None in sizes:
         raise NotAMask
-    return torch.full((), operator_name(node) in ("isfinite", "eq"), device="cpu").expand(sizes)
+    return sizes
 
 
 def run(node: fx.Node, known: dict[fx.Node, Any]) -> Any:

@@ -557,3 +557,34 @@ def test_a_check_of_a_number_that_is_used_elsewhere_splits_a_graph_that_changes_
     for x in tensors(1.0, math.inf, 2.0):
         check_alike(step(x, states[0]), compiled(x, states[1]), "inductor")
         check_alike(*states, "inductor")
+
+
+def made_definite(x):
+    factor, info = torch.linalg.cholesky_ex(x, out=None)
+    if not torch.any(info):
+        return factor
+    for i in range(3):
+        factor, info = torch.linalg.cholesky_ex(x + 10.0**i * torch.eye(2))
+        if not torch.any(info):
+            return factor
+    raise ValueError("not positive definite")
+
+
+def inverted_if_possible(x):
+    found = torch.linalg.inv_ex(x)
+    return torch.linalg.pinv(x) * 2 if (found.info > 0).any().item() else found.inverse
+
+
+def factored(x):
+    _, _, info = torch.linalg.lu_factor_ex(x)
+    return x * 2 if info == 0 else x * 3
+
+
+@pytest.mark.parametrize("program", [made_definite, inverted_if_possible, factored])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_factorizations_that_fail_are_exceptional(program, backend):
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    for x in (torch.eye(2) * 4, torch.eye(2), torch.zeros(2, 2), torch.ones(2, 2), torch.eye(2) * 3):
+        assert torch.equal(compiled(x), program(x))
+    assert framejit.statistics()["graphs"] == 1
