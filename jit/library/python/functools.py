@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, CAttr, Path, Source
+from framejit.guards.source import MISSING, CAttr, Path, SlotMember, Source
 from framejit.objects.core import abstract, operators
 from framejit.objects.core.calls import keyword_items
 from framejit.objects.core.delivery import Delivery
@@ -19,9 +19,10 @@ from framejit.objects.core.object import VM, Codegen, Object, is_c_member
 from framejit.objects.core.registry import app, models, rules_of_code, wraps
 from framejit.objects.types.cellobject import CellObject
 from framejit.objects.types.constobject import NONE
-from framejit.objects.types.dictobject import dict_of, fill_attrs, has_attrs
+from framejit.objects.types.dictobject import dict_of, has_attrs
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.tupleobject import TupleObject
+from framejit.objects.types.userobject import UserObject
 from framejit.plain import functools as plain
 
 app(functools.reduce)(plain.reduce)
@@ -66,11 +67,19 @@ def best_of(vm: VM, cls: type, keys: dict[type, type]) -> type:
     return found
 
 
-class PartialObject(Object):
+FIELDS: tuple[Any, ...] = (functools.partial.func, functools.partial.args, functools.partial.keywords)
+"""The members of a partial."""
+
+
+def path_to(cls: type, member: Any) -> tuple[type[Source], Any]:
+    """The step from a partial to a member of it. A subclass may have another attribute of the member's name."""
+    return (CAttr, member.__name__) if cls is functools.partial else (SlotMember, member)
+
+
+class PartialObject(UserObject):
     """functools.partial: function, positional and keyword arguments."""
 
     __slots__ = ("function", "args", "keywords")
-    has_dict = True
 
     def __init__(
         self, cls: type, function: Object, args: Object, keywords: Object, source: Source | None = None, value: Any = MISSING
@@ -105,18 +114,14 @@ class PartialObject(Object):
         cg.call_const(rebuilt_partial, 4)
 
     def needs_fill(self) -> bool:
-        return has_attrs(self)
-
-    def fill(self, cg: Codegen) -> None:
-        fill_attrs(cg, self)
+        return has_attrs(self) or bool(self.stored)
 
     def held_values(self) -> Iterator[tuple[Path, Object]]:
-        yield from ((((CAttr, name),), part) for name, part in (("args", self.args), ("keywords", self.keywords)))
+        yield from (((path_to(self.cls, member),), part) for member, part in zip(FIELDS[1:], (self.args, self.keywords), strict=True))
         yield from super().held_values()
 
     def referents(self) -> list[Object]:
-        attrs = [value for _, value in self.attrs.entries.values()] if has_attrs(self) and self.attrs is not None else []
-        return [self.function, self.args, self.keywords, *attrs]
+        return [self.function, self.args, self.keywords, *super().referents()]
 
 
 def rebuilt_partial(function: Any, args: tuple[Any, ...], keywords: dict[str, Any], cls: type) -> Any:
@@ -127,7 +132,7 @@ def rebuilt_partial(function: Any, args: tuple[Any, ...], keywords: dict[str, An
 @wraps(functools.partial, shared=True)
 def wrap_partial(vm: VM, value: Any, source: Source) -> PartialObject:
     """Wrap a partial object from outside: its parts are read when it is called."""
-    parts = [vm.wrap(getattr(value, name), source.child(CAttr, name)) for name in ("func", "args", "keywords")]
+    parts = [vm.wrap(member.__get__(value), source.child(*path_to(type(value), member))) for member in FIELDS]
     return PartialObject(type(value), parts[0], parts[1], parts[2], source, value)
 
 
@@ -141,7 +146,7 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
     """Modules/_functoolsmodule.c: partial_new, which unpacks a partial of a partial."""
     function = vm.observe(function)
     bound, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
-    if isinstance(function, PartialObject) and function.cls is functools.partial:
+    if isinstance(function, PartialObject) and is_unpacked(vm, function):
         inner = vm.observe(function.args)
         assert isinstance(inner, TupleObject)
         bound = [*inner.items(vm), *bound]
@@ -150,6 +155,14 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
     elif vm.raw_type_lookup(function.cls, "__call__") is MISSING:
         vm.raise_(TypeError, "the first argument must be callable")
     return PartialObject(abstract.class_to_make(vm, cls), function, TupleObject(bound), dict_of(vm, named))
+
+
+def is_unpacked(vm: VM, function: PartialObject) -> bool:
+    """Return whether a partial of this one takes its function and arguments: it is called by partial's own code, and has no attributes."""
+    if vm.raw_type_lookup(function.cls, "__call__") is not functools.partial.__call__:
+        return False
+    namespace = function.instance_dict(vm)
+    return namespace is None or not namespace.open(vm)
 
 
 @models(functools.partial)
