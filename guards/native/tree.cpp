@@ -434,7 +434,7 @@ extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
     if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors(module) < 0 || init_arrays() < 0 || init_iterators() < 0 ||
         init_leaf_tensor(module) < 0 || init_tensor_accessors() < 0 || init_leaf_global_state() < 0 || init_iterator_fields(module) < 0 ||
-        init_caches() < 0 || init_locks(module) < 0 || init_generators(module) < 0 || init_arrange(module) < 0) {
+        init_caches() < 0 || init_locks(module) < 0 || init_thread_locals(module) < 0 || init_generators(module) < 0 || init_arrange(module) < 0) {
         return -1;
     }
     std::vector<const char *> accessors, leaves;

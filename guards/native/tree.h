@@ -292,6 +292,7 @@ int init_iterator_fields(PyObject *module);
 
 /* locks.cpp */
 int init_locks(PyObject *module);
+int init_thread_locals(PyObject *module);
 
 /* generators.cpp */
 int init_generators(PyObject *module);

@@ -28,6 +28,7 @@ from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
+from framejit.guards import thread_locals
 from framejit.guards.dynamic import FIXED, Dimensions, Dynamic, Size
 from framejit.guards.kinds import Equals, Guard, KeyAbsent
 from framejit.guards.source import MISSING, Call, Path
@@ -209,6 +210,8 @@ class Compiler:
     def _found_or_made(self, call: Call) -> Any:
         if call.locals and compiled_module.catch_up(call.locals[0]):
             return None  # from the next call on it is the new class's `__call__` that runs
+        if thread_locals.KNOWN and thread_locals.begin():
+            return NotImplemented
         entries = self._entries()
         pool = self._pool_for(call.function)
         found = pool.find(call.function, call.locals, entries) if pool is not None else None

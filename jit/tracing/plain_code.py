@@ -1,13 +1,16 @@
-"""Functions of the program that only compute a number from numbers, so that it makes no difference when they run."""
+"""Functions of the program that only compute a number from numbers, or store constants, so that it makes no difference when they run."""
 
 from __future__ import annotations
 
 import argparse
 import functools
+import inspect
 import math
-from types import BuiltinFunctionType, FunctionType, SimpleNamespace
+from types import BuiltinFunctionType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
+from framejit.bytecode.decode import decode
+from framejit.bytecode.instruction import Instruction
 from framejit.bytecode.stores import attribute_names, global_names, only_computes
 from framejit.guards.source import MISSING
 from framejit.objects.types.constobject import SCALARS
@@ -60,3 +63,17 @@ def may_be_used(value: Any, is_fixed: bool, seen: frozenset[Any]) -> bool:
     if type(value) in RECORDS:
         return not is_fixed and all(map(only_numbers, vars(value).values()))
     return isinstance(value, (type, BuiltinFunctionType)) and value in NUMERIC
+
+
+def only_stores_constants(code: CodeType) -> bool:
+    """Return whether a function of one argument does nothing but set attributes of it, to constants and to empty lists, dicts and sets."""
+    if code.co_argcount != 1 or code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR):
+        return False
+    return all(stores_constants(instruction, code.co_varnames[0]) for instruction in decode(code).instructions)
+
+
+def stores_constants(instruction: Instruction, owner: str) -> bool:
+    """Return whether an instruction may belong to code that sets attributes of what the variable `owner` has."""
+    if instruction.op in ("BUILD_LIST", "BUILD_MAP", "BUILD_SET"):
+        return not instruction.value
+    return instruction.op in ("LOAD_CONST", "STORE_ATTR", "RETURN_VALUE") or (instruction.op == "LOAD_FAST" and instruction.value == owner)

@@ -45,6 +45,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.finalizers import held
 from framejit.objects.core.object import LazyObject, NotConstant, Object, Raise, settle
 from framejit.objects.core.registry import CODES, wrapper_for
+from framejit.objects.core.vm import PlainCode
 from framejit.objects.types import exceptions
 from framejit.objects.types.builtinobject import bound_method
 from framejit.objects.types.constobject import const_object
@@ -486,8 +487,9 @@ class Tracer:
             frame = frame.parent
         return None if frame is None or level < 0 else (frame, frame.lineno)
 
-    def computes_number(self, function: Any, is_fixed: bool) -> bool:
-        return plain_code.computes_number(function, is_fixed)
+    @property
+    def plain_code(self) -> PlainCode:
+        return plain_code
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)

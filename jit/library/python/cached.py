@@ -95,7 +95,7 @@ class CachedFunctionObject(Object):
 
     def is_number_of_constants(self, vm: VM, function: FunctionType, args: list[Object]) -> bool:
         """Return whether a function of the program computes a number from constants, reading nothing but globals that the trace hasn't changed."""
-        if not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__)):
+        if not vm.plain_code.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__)):
             return False
         return all(vm.observe(arg).cls in NUMBERS and vm.observe(arg).is_knowable() and not varies(vm, arg) for arg in args)
 
@@ -141,7 +141,7 @@ def may_read_changes(vm: Any, function: FunctionType) -> bool:
     """Return whether a function may read values that the trace has changed, which haven't been changed for real yet."""
     if has_only_called_caches(vm):
         return False
-    return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
+    return not vm.plain_code.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
 
 
 def varies(vm: VM, arg: Object) -> bool:

@@ -13,6 +13,7 @@ from framejit._runtime import release_lock
 from framejit.graph.builder import TorchVM
 from framejit.graph.fake import is_of_others
 from framejit.graph.finished import GraphResult
+from framejit.guards import thread_locals
 from framejit.guards.locks import HeldLock, is_free
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.core.object import VM, Codegen, Namespace, Object, object_getattribute, object_setattr
@@ -23,7 +24,7 @@ from framejit.program import classes
 LEFT = breaks.UnsupportedCall("a lock that the compiled code would hold for longer than the program does")
 """The reason why a lock is taken natively after all."""
 
-OWN_CODE = ("__init__", "__new__", "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__slots__")
+OWN_CODE = ("__new__", "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__slots__")
 """Attributes of a subclass with which an instance's attributes aren't simply those of its class and of the thread."""
 
 
@@ -35,7 +36,9 @@ class ThreadLocalObject(Object):
     def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             assert self.source is not None
-            found = vm.observe(vm.wrap(self.value.__dict__, self.source.child(CAttr, "__dict__")))
+            own = classes.lookup(self.cls, "__init__") is not object.__init__
+            source = self.source.child(thread_locals.ThreadDict) if own else self.source.child(CAttr, "__dict__")
+            found = vm.observe(vm.wrap(self.value.__dict__, source))
             assert isinstance(found, Namespace)
             vm.trail.fill(self, "attrs", found)
         return self.attrs
@@ -53,10 +56,22 @@ class ThreadLocalObject(Object):
 
 @wraps(_thread._local, shared=True)
 def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
-    """Wrap a threading.local. A subclass with an `__init__` calls that in each thread, at the first access."""
-    if any(name in vars(cls) for cls in type(value).__mro__[: type(value).__mro__.index(_thread._local)] for name in OWN_CODE):
-        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
-    return ThreadLocalObject(type(value), source, value)
+    """Wrap a threading.local. A subclass with an `__init__` calls that in each thread, at the first access: it may only store constants."""
+    cls = type(value)
+    has_own_code = any(name in vars(base) for base in cls.__mro__[: cls.__mro__.index(_thread._local)] for name in OWN_CODE)
+    if has_own_code or not (classes.lookup(cls, "__init__") is object.__init__ or begins_plainly(vm, value)):
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, whose attributes are found by C code"))
+    return ThreadLocalObject(cls, source, value)
+
+
+def begins_plainly(vm: VM, value: Any) -> bool:
+    """Return whether the constructor of a local only stores constants. It runs in this thread, if it hasn't yet."""
+    code = thread_locals.constructor(type(value))
+    if code is None or not vm.plain_code.only_stores_constants(code):
+        return False
+    thread_locals.note(value)
+    thread_locals.begin()
+    return bool(thread_locals.has_thread_attributes(value))
 
 
 class ThreadNumber(ConstObject):

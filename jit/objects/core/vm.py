@@ -350,15 +350,26 @@ class Classes(Protocol[Obj]):
         """Guard the bases of a class and their order; look-ups of attributes are guarded by what they find."""
 
 
+class PlainCode(Protocol):
+    """Functions of the program whose code shows that it makes no difference when they run."""
+
+    def computes_number(self, function: Any, is_fixed: bool) -> bool:
+        """Return whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: apart from globals, they read nothing that
+        can change."""
+
+    def only_stores_constants(self, code: CodeType) -> bool:
+        """Return whether a function of one argument does nothing but set attributes of it, to constants and to empty lists, dicts and sets."""
+
+
 class Running(Protocol[Obj]):
     """The frames that run: those of functions, and those of generators."""
 
     def caller(self, level: int) -> tuple[FrameView[Obj], int] | None:
         """The traced frame at a number of calls above the innermost one, not counting framejit's own, and its line. None if there are not so many."""
 
-    def computes_number(self, function: Any, is_fixed: bool) -> bool:
-        """Return whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: apart from globals, they read nothing that
-        can change."""
+    @property
+    def plain_code(self) -> PlainCode:
+        """What can be said of functions of the program by their code alone."""
 
     @property
     def frame(self) -> FrameView[Obj] | None:

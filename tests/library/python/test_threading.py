@@ -102,20 +102,88 @@ def test_a_subclass_without_code_of_its_own_has_the_attributes_of_its_class():
     agree_over_calls(program)
 
 
-def test_a_subclass_with_a_constructor_is_left_to_eager():
-    class Own(threading.local):
-        def __init__(self):
-            self.factor = 2
+class Recorder(threading.local):
+    """Flags of each thread, as a library keeps them that notes what its calls do."""
 
-    own = Own()
+    def __init__(self):
+        self.is_marked = False
+        self.seen = []
+
+
+def test_a_constructor_that_stores_constants_runs_in_each_thread():
+    recorder = Recorder()
 
     def use(x):
-        return x * own.factor
+        if recorder.is_marked:
+            return x * 10, len(recorder.seen)
+        recorder.is_marked = True
+        recorder.seen.append(1)
+        y = x + 1
+        recorder.is_marked = False
+        return y, len(recorder.seen)
+
+    framejit.reset()
+    compiled = framejit.compile(use, backend="eager", fullgraph=True, dynamic=False)
+    x = torch.ones(2)
+    assert [compiled(x)[1], compiled(x)[1]] == [1, 2]
+    before = framejit.statistics()["recompiles"]
+    for _ in range(3):
+        assert in_thread(lambda: compiled(x)[1]) == 1
+    assert framejit.statistics()["recompiles"] <= before + 1
+    assert compiled(x)[1] == 3
+
+    def marked():
+        recorder.is_marked = True
+        return compiled(x), recorder.is_marked
+
+    (found, seen), is_marked = in_thread(marked)
+    assert torch.equal(found, x * 10) and seen == 0 and is_marked
+    assert torch.equal(compiled(x)[0], x + 1)
+
+
+def test_a_thread_that_has_not_begun_is_no_reason_to_compile_again():
+    recorder = Recorder()
+    framejit.reset()
+    compiled = framejit.compile(lambda x: x + 1 if not recorder.is_marked else x, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x + 1)
+    assert all(torch.equal(in_thread(lambda: compiled(x)), x + 1) for _ in range(12))
+    assert framejit.statistics()["recompiles"] == 0
+
+
+def test_a_constructor_that_does_more_is_left_to_eager():
+    calls = []
+
+    class Counted(threading.local):
+        def __init__(self):
+            calls.append(1)
+            self.factor = 2
+
+    class WithSetter(threading.local):
+        factor = property(lambda self: 2, lambda self, value: calls.append(value))
+
+        def __init__(self):
+            self.factor = 3
 
     x = torch.ones(2)
-    with pytest.raises(framejit.Unsupported, match="attributes are found by C code"):
-        framejit.compile(use, backend="eager", fullgraph=True)(x)
-    assert torch.equal(framejit.compile(use, backend="eager")(x), x * 2)
+    for own in (Counted(), WithSetter()):
+        with pytest.raises(framejit.Unsupported, match="attributes are found by C code"):
+            framejit.compile(lambda x, own=own: x * own.factor, backend="eager", fullgraph=True)(x)
+        assert torch.equal(framejit.compile(lambda x, own=own: x * own.factor, backend="eager")(x), x * 2)
+
+
+def test_a_constructor_that_is_replaced():
+    recorder = Recorder()
+    compiled = framejit.compile(lambda x: x + 1 if not recorder.is_marked else x * 5, backend="eager")
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x + 1)
+    before = Recorder.__init__
+    try:
+        Recorder.__init__ = lambda self: self.__dict__.update(is_marked=True)
+        assert torch.equal(in_thread(lambda: compiled(x)), x * 5)
+        assert torch.equal(compiled(x), x + 1)
+    finally:
+        Recorder.__init__ = before
 
 
 def test_the_number_of_the_running_thread_is_compared_and_looked_up():

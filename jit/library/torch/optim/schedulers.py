@@ -103,7 +103,7 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
         rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
         for rule in abstract.iterate(vm, rules):
             real = vm.observe(rule)
-            if real.source is None or not vm.computes_number(real.value, is_fixed=False):
+            if real.source is None or not vm.plain_code.computes_number(real.value, is_fixed=False):
                 break_graph(vm, "its schedule does more than to compute a number")
     if not issubclass(obj.cls, OF_OTHERS):
         return [obj]
