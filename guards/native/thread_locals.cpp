@@ -1,30 +1,24 @@
 /* thread_locals.cpp: the attributes that a threading.local has in the running thread, as far as it has some already. */
 #include "tree.h"
 
+#include "cpython/thread_locals.h"
+
 namespace framejit {
 
 namespace {
 
-/* Modules/_threadmodule.c: _ldict. A thread's dict has a key for each local that it has asked for attributes: then a subclass's constructor has run in it. */
-bool has_begun(PyObject *local) {
-    PyObject *all = PyThreadState_GetDict(); /* borrowed */
-    PyObject *key = all == nullptr ? nullptr : PyUnicode_FromFormat("thread.local.%p", local);
-    const int found = key == nullptr ? 0 : PyDict_Contains(all, key);
-    Py_XDECREF(key);
-    if (found < 0 || (all != nullptr && key == nullptr)) PyErr_Clear();
-    return found > 0;
-}
-
 PyObject *dict_name = nullptr;
 
-PyObject *attributes(GuardTree &, Node &, PyObject *base, const CallView &) { return has_begun(base) ? PyObject_GetAttr(base, dict_name) : nullptr; }
+PyObject *attributes(GuardTree &, Node &, PyObject *base, const CallView &) {
+    return FJ_ThreadLocal_HasBegun(base) ? PyObject_GetAttr(base, dict_name) : nullptr;
+}
 
 const Registered<AccessorKind> thread_dict({.name = "thread_dict", .step = attributes, .creates = true});
 
-PyObject *has_thread_attributes(PyObject *, PyObject *local) { return PyBool_FromLong(has_begun(local)); }
+PyObject *has_thread_attributes(PyObject *, PyObject *local) { return PyBool_FromLong(FJ_ThreadLocal_HasBegun(local)); }
 
 PyMethodDef functions[] = {
-    {"has_thread_attributes", has_thread_attributes, METH_O, "Return whether a threading.local has attributes in the running thread, so that its constructor has run there."},
+    {"has_thread_attributes", has_thread_attributes, METH_O, "Return whether a threading.local has attributes in the running thread: its constructor has run there."},
     {},
 };
 
