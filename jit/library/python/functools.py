@@ -157,9 +157,20 @@ def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwarg
     return PartialObject(abstract.class_to_make(vm, cls), function, TupleObject(bound), dict_of(vm, named))
 
 
+class CalledOtherwise(functools.partial[Any]):
+    """A partial with a `__call__` of its own."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+UNPACKS_ALL = functools.partial(CalledOtherwise(max)).func is max
+"""Python 3.13 and later: a partial of a partial takes its function and arguments even if that has a `__call__` of its own."""
+
+
 def is_unpacked(vm: VM, function: PartialObject) -> bool:
     """Return whether a partial of this one takes its function and arguments: it is called by partial's own code, and has no attributes."""
-    if vm.raw_type_lookup(function.cls, "__call__") is not functools.partial.__call__:
+    if not UNPACKS_ALL and vm.raw_type_lookup(function.cls, "__call__") is not functools.partial.__call__:
         return False
     namespace = function.instance_dict(vm)
     return namespace is None or not namespace.open(vm)
