@@ -58,11 +58,11 @@ def one(kind: type[Guard], *payload: Any) -> BuiltGuards:
 
 
 def kinds_of_guards(base: type[Guard] = Guard) -> dict[str, type[Guard]]:
-    """Return all kinds of guards, by the names of their leaves."""
-    found = {base.leaf: base} if base.leaf else {}
+    """Return all kinds of guards, by the names of their leaves. A kind that has the leaf of its base isn't among them."""
+    found: dict[str, type[Guard]] = {}
     for kind in base.__subclasses__():
         found |= kinds_of_guards(kind)
-    return found
+    return {**found, base.leaf: base} if base.leaf else found
 
 
 class LyingList(list):  # type: ignore[type-arg]

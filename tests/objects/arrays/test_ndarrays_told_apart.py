@@ -75,7 +75,8 @@ def test_results_are_those_of_eager_whichever_are_the_same(function):
             found.append((result, copy.deepcopy(given), [[x is y for x in given] for y in given]))
         return found
 
-    agree_over_calls(program, stops=function is written_after_a_break)
+    # The numbers of the addresses of arrays that are new in each call aren't compiled for each.
+    agree_over_calls(program, stops=function in (written_after_a_break, identities))
 
 
 def test_those_that_are_only_read_cost_one_recompile():
