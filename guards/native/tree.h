@@ -292,6 +292,8 @@ int init_iterator_fields(PyObject *module);
 
 /* locks.cpp */
 int init_locks(PyObject *module);
+
+/* thread_locals.cpp */
 int init_thread_locals(PyObject *module);
 
 /* generators.cpp */

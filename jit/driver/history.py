@@ -24,7 +24,7 @@ from framejit.program import classes
 T = TypeVar("T")
 _family_numbers = itertools.count()
 FEW_ENDED = 2
-"""So many objects at one path that have ended show that it has a new one in each call."""
+"""If this many objects at one path have ended, the path is taken to lead to a new object in each call."""
 
 
 class Family:
@@ -121,6 +121,11 @@ class Families:
         self._without.withheld = frozenset()
 
 
+def has_new_ones(known: Iterable[weakref.ref[Any]]) -> bool:
+    """Return whether so many of some objects have ended that the next calls are likely to bring new ones."""
+    return sum(reference() is None for reference in known) >= FEW_ENDED
+
+
 class Addresses:
     """The objects whose addresses entries have been made for, held weakly. An entry goes with its object, so that no limit of entries counts it."""
 
@@ -132,13 +137,15 @@ class Addresses:
         for guard in guards:
             if isinstance(guard, AddressIs) and guard.value is not apart_from and classes.weakrefoffset(type(guard.value)):
                 known = self._known.setdefault(guard.source.path(), [])
+                if has_new_ones(known):
+                    continue  # more of them would tell nothing
                 if all(reference() is not guard.value for reference in known):
                     known.append(weakref.ref(guard.value))
 
     def varying(self, limit: int) -> Iterator[Path]:
         """The paths at which a few objects have ended, or at which there were as many as an option allows entries."""
         for path, known in self._known.items():
-            if len(known) >= limit or sum(reference() is None for reference in known) >= FEW_ENDED:
+            if len(known) >= limit or has_new_ones(known):
                 yield path
 
     def forget(self) -> None:

@@ -117,7 +117,7 @@ int that they must know, as in `F.interpolate(x, size=(h, w))` (c10/core/SymIntA
 
 
 COMPRESSED = "Values and compressed tensor instance need to be on the same device"
-"""What a fake of a sparse compressed tensor raises when it is made of indices and values (aten/src/ATen/native/sparse/SparseCsrTensor.cpp)."""
+"""The error of a fake of a sparse compressed tensor that is made of indices and values (aten/src/ATen/native/sparse/SparseCsrTensor.cpp)."""
 OVERLAPS = "more than one element of the written-to tensor refers to a single memory location"
 """The error of operators on an expanded tensor, on fakes even if they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"

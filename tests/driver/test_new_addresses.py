@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from guarding import HERE, slot
 
 import framejit
+from framejit.driver.history import FEW_ENDED, Addresses
+from framejit.guards.kinds import AddressIs
+from framejit.guards.source import Root
 
 X = torch.ones(3)
 CALLS = 12
@@ -105,6 +109,16 @@ def test_fullgraph_never_splits() -> None:
         request = Request(2)
         assert compiled(X, request)[1] == hash(request)
     assert framejit.statistics()["graphs"] == 5
+
+
+def test_objects_that_have_ended_are_not_kept_track_of_without_an_end() -> None:
+    known, source = Addresses(), slot(Root())
+    for _ in range(5):
+        request = Request(2)
+        known.note([AddressIs(source, HERE, request)], None)
+        del request
+    (references,) = known._known.values()
+    assert len(references) == FEW_ENDED and list(known.varying(8)) == [source.path()]
 
 
 def test_the_objects_are_freed_and_forgotten() -> None:

@@ -369,7 +369,7 @@ class Running(Protocol[Obj]):
 
     @property
     def plain_code(self) -> PlainCode:
-        """What can be said of functions of the program by their code alone."""
+        """Answers questions about functions of the program by their code alone."""
 
     @property
     def frame(self) -> FrameView[Obj] | None:
