@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils import _pytree as pytree
 
 from framejit import breaks
 from framejit.graph.fake import is_declared, is_of_others, storages
 from framejit.graph.inputs import GraphInput
 from framejit.graph.joined import memory_of
 from framejit.graph.metadata import CHANGES
+from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.operator_call import OperatorCall, Phase, rule
 from framejit.graph.prune import is_declared_to_act
 from framejit.graph.trace_state import TraceState
@@ -92,6 +94,23 @@ def reject_changed_cast(state: TraceState, operation: OperatorCall) -> None:
     views = [node.meta["example_value"] for node in state.cast_views.values()]
     if views and not storages(views).isdisjoint(storages(operation.changed())):
         state.vm.unsupported(breaks.MutatedInputUnsupported("memory of a view from outside, of another dtype than its base's"))
+
+
+@rule(Phase.CHECK_CHANGE)
+def reject_handled_dtype(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at `out=` with a tensor from outside of another dtype than the result has, if the program handles exceptions: most operators raise then,
+    but many of them do so on real tensors only. If a graph that changes its inputs raises, its frame can't run uncompiled any more.
+    """
+    given = [fake for fake in pytree.tree_leaves(operation.fake_kwargs.get("out")) if isinstance(fake, torch.Tensor)]
+    inputs = [described.node for described in state.known_inputs.values() if described.is_tensor]
+    if not given or storages(given).isdisjoint(memory_of(inputs)) or not state.vm.note_handlers():
+        return
+    others = {name: value for name, value in operation.fake_kwargs.items() if name != "out"}
+    with state.fakes.running():
+        made = pytree.tree_leaves(run_on_fakes(operation.target, operation.fake_args, others))
+    if [fake.dtype for fake in given] != [fake.dtype for fake in made]:
+        what = f"{operation.name}, which gets a tensor from outside of another dtype than its result has as `out`, under a handler of the program's"
+        state.vm.unsupported(breaks.UnsupportedOperation(what))
 
 
 @rule(Phase.CHECK)

@@ -31,3 +31,28 @@ def test_inference_tensors_outside_of_inference_mode(change: str, backend: str):
             result = str(error)
         found.append((result.tolist() if isinstance(result, torch.Tensor) else result, x.tolist()))
     assert found[0] == found[1]
+
+
+OUT: dict[str, Callable[..., object]] = {
+    "complex": lambda x, out: torch.complex(x, x, out=out[0]),
+    "aminmax": lambda x, out: torch.aminmax(x, dim=0, out=out),
+    "sort": lambda x, out: torch.sort(x, out=out),
+    "neg": lambda x, out: torch.neg(x, out=out[0]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("operator", OUT)
+def test_the_program_handles_what_an_operator_raises_for_the_dtype_of_out(operator: str, dtype: torch.dtype):
+    def step(x: torch.Tensor, out: tuple[torch.Tensor, ...]) -> str:
+        try:
+            OUT[operator](x, out)
+        except RuntimeError as error:
+            return str(error)
+        return "done"
+
+    compiled = framejit.compile(step)
+    for _ in range(2):
+        out, expected = ((torch.zeros(3, dtype=dtype), torch.zeros(3, dtype=dtype)) for _ in range(2))
+        assert compiled(torch.arange(3.0), out) == step(torch.arange(3.0), expected)
+        assert [given.tolist() for given in out] == [given.tolist() for given in expected]
