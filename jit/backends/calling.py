@@ -116,6 +116,27 @@ def with_draws_put_back(fn: Callable[..., Any], generators: Sequence[Any]) -> Ca
     return run
 
 
+def with_data_put_back(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
+    """`fn`, made to give the inputs with these indices their old data and versions back if it raises half-way."""
+
+    def run(*args: Any) -> Any:
+        inputs = args[0] if boxed else args
+        changed = [inputs[index] for index in indices]
+        copies = [tensor.detach().clone() for tensor in changed]
+        counted = tuple([tensor for tensor in changed if not tensor.is_inference()])
+        versions = tuple([tensor._version for tensor in counted])
+        try:
+            return fn(*args)
+        except BaseException:
+            with torch.inference_mode():  # in which inference tensors, and leaves that require a gradient, may be changed
+                for tensor, copy in zip(changed, copies):
+                    tensor.copy_(copy)
+            torch._C._autograd._unsafe_set_version_counter(counted, versions)
+            raise
+
+    return run
+
+
 def leave_inference_modes(trace: TracebackType | None) -> None:
     """End the inference modes that frames of graphs, kept alive by the traceback, would hold open."""
     for frame, _ in reversed(list(traceback.walk_tb(trace))):

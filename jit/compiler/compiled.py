@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from framejit import logs
-from framejit.backends.calling import with_check_of_backward, with_draws_put_back, without_function_modes
+from framejit.backends.calling import with_check_of_backward, with_data_put_back, with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.grad_mode import records_gradients
@@ -74,7 +74,11 @@ def compile_planned(planned: Planned) -> Compiled:
         compiled = compile_graph(request)
     if compiled.kinds > 1 and request.backend.runs_nodes:
         errors = None  # a node runs in the place of others, too
-    fn = with_draws_put_back(compiled.fn, generators) if generators and planned.plan.trace.rerun else compiled.fn
+    fn, trace = compiled.fn, planned.plan.trace
+    if generators and trace.rerun:
+        fn = with_draws_put_back(fn, generators)
+    if graph.put_back and trace.rerun and not trace.only_checks:
+        fn = with_data_put_back(fn, compiled.boxed, graph.put_back)
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
     if optional is not None:

@@ -165,10 +165,11 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
     checked = tracer.graph.unbacked.checked
     for check in graph.late_checks:
         if check in checked:
-            tracer.restart(*checked[check])  # it is made natively: what the graph has changed when it raises can't be changed back
+            tracer.restart(*checked[check])  # it is made natively: what the graph has changed when it raises may not be changed back
     check_locks(tracer, graph)
     if planned.needs_graph and ((tracer.handled and graph.repeatable) or checked):
-        return planned.rerun_from(tracer.call_sources(), only_checks=not graph.repeatable)
+        is_repeatable = graph.repeatable and (tracer.handled or not graph.put_back)  # without a handler, copies in each call aren't worth it
+        return planned.rerun_from(tracer.call_sources(), only_checks=not is_repeatable)
     return planned
 
 

@@ -39,6 +39,7 @@ from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on
 from framejit.graph.operator_call import OperatorCall, Phase, run_rules
 from framejit.graph.optional_records import OptionalRecords
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
+from framejit.graph.put_back import can_be_put_back
 from framejit.graph.results import Results, has_unbacked
 from framejit.graph.rewrites import rewrite_where_differentiated
 from framejit.graph.running import RunningTrace
@@ -462,10 +463,12 @@ class GraphBuilder(TraceState):
         has_effects = any(node in kept for node in graph.nodes)
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
-        repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
+        acting = [node for node in graph.nodes if node in kept]
+        put_back = indices if indices and can_be_put_back([inputs[index] for index in indices], acting) else ()
+        repeatable = bool(put_back or not indices) and not any(map(runs_for_its_effect, acting))
         late = tuple(checks_after_changes(graph, kept, storages(self.input_fakes()), self.demands)) if kept else ()
         draws = self.fakes.may_have_drawn(graph)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent, draws, body.copies)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent, draws, body.copies, put_back)
 
     @property
     def is_finished(self) -> bool:

@@ -27,10 +27,11 @@ class GraphResult:
     """A finished graph. `gm` takes `inputs` in order and returns a tuple of the requested outputs, in order.
 
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if none of its outputs is needed. `repeatable`: if it
-    raises, it has changed nothing but random number generators. `late_checks`: checks that may fail after other changes. `modes`: the global modes at its
-    start. `place`: where the outermost frame was at the first operator. `spent`: indices of outputs that the graph returns detached, because their autograd
-    record is used up, and autograd's error message for each. `draws`: it may draw from torch's CPU generator. `copies`: for each call of a module that was
-    copied, its nodes, each with the one that it is a copy of.
+    raises, it has changed nothing but random number generators and the data of `put_back`. `late_checks`: checks that may fail after other changes.
+    `modes`: the global modes at its start. `place`: where the outermost frame was at the first operator. `spent`: indices of outputs that the graph returns
+    detached, because their autograd record is used up, and autograd's error message for each. `draws`: it may draw from torch's CPU generator. `copies`: for
+    each call of a module that was copied, its nodes, each with the one that it is a copy of. `put_back`: all of `mutated`, if these inputs can get their old
+    data back (put_back.py).
     """
 
     gm: fx.GraphModule
@@ -44,6 +45,7 @@ class GraphResult:
     spent: Mapping[int, str] = field(default_factory=dict)
     draws: bool = True
     copies: Sequence[Mapping[fx.Node, fx.Node]] = ()
+    put_back: tuple[int, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -348,8 +348,7 @@ def test_functions_that_share_an_entry_run_as_themselves():
     assert framejit.statistics()["frames"] == 1
 
 
-@pytest.mark.only_eager("a functionalised graph changes its inputs at its end: one that raises half-way hasn't, as with torch.compile")
-def test_a_graph_that_changes_an_input_is_not_repeated():
+def test_a_graph_that_changes_an_input_is_repeated_after_the_input_has_its_data_back():
     def add(total, table, index):
         try:
             total += 1
@@ -358,8 +357,7 @@ def test_a_graph_that_changes_an_input_is_not_repeated():
             return None
 
     total = torch.zeros(1)
-    with pytest.raises(IndexError):
-        framejit.compile(add, backend="eager")(total, TABLE, BAD)
+    assert framejit.compile(add, backend="eager")(total, TABLE, BAD) is None
     assert total.item() == 1
 
 
