@@ -11,7 +11,8 @@ from typing import Any
 
 import sympy
 from torch import SymInt
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, safe_expand
+from torch.utils._sympy.functions import IntTrueDiv, TruncToInt
 
 from framejit.torch_state import peer
 
@@ -40,6 +41,21 @@ class TraceShapeEnv(ShapeEnv):
         if tgt in (0, 1):
             self.size_like.discard(a)
         super()._set_replacement(a, tgt, msg)
+
+    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+        """An equal expression that is simpler. ShapeEnv takes a quotient that is rounded towards zero (`int(n / m)`) for one that is rounded down
+        (torch 2.11 to 2.15): an expression with one that may be negative is left as it is.
+        """
+        if expr.has(TruncToInt) and not all(map(self._is_rounded_down, expr.atoms(TruncToInt))):
+            return self.replace(safe_expand(expr))
+        return super().simplify(expr, size_oblivious)
+
+    def _is_rounded_down(self, rounded: sympy.Expr) -> bool:
+        """Return whether rounding towards zero is the same here as rounding down, or ShapeEnv takes it for what it is: it isn't that of an exact quotient."""
+        quotient = rounded.args[0]
+        if not isinstance(quotient, IntTrueDiv):
+            return True
+        return all(self.bound_sympy(part).lower >= 0 for part in quotient.args)
 
     @property
     def allow_scalar_outputs(self) -> bool:

@@ -457,6 +457,21 @@ def test_random_arithmetic(tree, calls) -> None:
         assert outcome(compiled, torch.ones(2), *call) == outcome(program, torch.ones(2), *call), call
 
 
+QUOTIENTS = {
+    "is zero": lambda x, n, m: x + 1 if int(n / m) == 0 else x + 2,
+    "is negative": lambda x, n, m: x + 1 if math.trunc(n / m) < 0 else x + 2,
+    "divides": lambda x, n, m: (x + 1, 6.0 / (int(n / m) or 1)),
+    "of a size": lambda x, n, m: x + 1 if int((x.shape[0] - n) / m) == 0 else x + 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_quotients_are_rounded_towards_zero(name: str, dynamic: bool | None) -> None:
+    pairs = [(1, 1), (4, 2), (9, 4), (-2, 5), (-7, 5), (3, 5), (5, -3), (2, -3), (-1, 2)]
+    assert agrees(QUOTIENTS[name], pairs, dynamic=dynamic)["fallbacks"] == 0
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_are_arguments_of_operators_alone(backend):
     """No tensor that comes from outside has a symbolic size. Some operators are written in C++ for ints only, in terms of others."""
