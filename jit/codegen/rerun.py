@@ -1,8 +1,8 @@
 """Runs a call uncompiled after its graph has raised inside the program's exception handlers, so that the handlers see the exception.
 
 By then, the graph has changed nothing, or nothing before a check that fails (graph/check_order.py), or inputs that have their old data back
-(graph/put_back.py), and effects come after it. Random number generators are restored as well. An exception that isn't an Exception (Ctrl-C) must leave the call now. If blocks were entered before this part of the call
-began, it is raised there.
+(graph/put_back.py), and effects come after it. Random number generators are restored as well. An exception that isn't an Exception (Ctrl-C) must leave
+the call now. If blocks were entered before this part of the call began, it is raised there.
 """
 
 from __future__ import annotations
