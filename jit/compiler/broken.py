@@ -79,6 +79,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
 def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Planned | Uncompiled | None:
     """Plan to split the call at the break, in the innermost frame that can be split. The result is None if no frame can be split."""
     reach = frames_to_split(attempt, stop)
+    attempt.tracer.answers.check_split(reach, stop.stack, stop.reason)
     broke = BreakNote(stop.reason, tuple(stop.stack))
     while reach:
         try:

@@ -86,7 +86,7 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
     options, frame_id, stopwatch = request.options, next(_frames), compilation.stopwatch
     breaks_at: dict[Place, breaks.Break] = dict(request.family.breaks_at)
     terms = first = first_terms(request)
-    withheld = Withheld(request.family.withheld)
+    withheld = Withheld(request.family.withheld, is_one_graph=bool(options.fullgraph))
     while True:
         library.load_waiting()
         tracer = Tracer(
@@ -101,6 +101,7 @@ def compile_in_attempts(request: CompileRequest, compilation: Compilation) -> tu
             terms = replace(terms, demands=replace(terms.demands, **{restart.demand: restart.allowed}))
         except AnswerWithheld as signal:
             withheld = signal.withheld
+            request.family.withheld |= signal.later_too
         except OutOfDate:
             pass
         except Ahead as ahead:
@@ -182,6 +183,7 @@ def plan(traced: Traced) -> Planned | Uncompiled:
     stop = traced.stop
     if stop is None:
         assert traced.result is not None
+        traced.attempt.tracer.answers.check_end()
         try:
             return plan_end(traced.attempt, traced.result)
         except GraphBreak as refused:

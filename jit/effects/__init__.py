@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.objects.core.object import Codegen, Object, settle
+from framejit.objects.core.vm import AnswersView
 from framejit.quick_dataclass import dataclass
 from framejit.trail import EffectAnnounced, EffectGrown, Trail
 
@@ -28,6 +29,10 @@ class EffectsTrace(Protocol):
     """The part of the running trace that the log needs."""
 
     trail: Trail
+
+    @property
+    def answers(self) -> AnswersView[Object]:
+        """The answers that the program gets when it asks whether it is compiled."""
 
     def root_position(self) -> Position:
         """The position in the traced frame's code. Inside an inlined call, it is that of the call."""
@@ -66,6 +71,8 @@ class Effects:
         obj = settle(obj)
         if obj.source is None:
             return
+        if not obj.replays_first:
+            self._tracer.answers.has_changed(obj)
         if id(obj) not in self._mutated:
             self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
             self._announce(obj, self._mutated.pop, id(obj))

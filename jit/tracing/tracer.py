@@ -122,7 +122,7 @@ class Tracer:
         self.graph.copies_calls = config.copy_repeated and not changing and not dynamic.gives_symbols()
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
-        self.answers = Answers(self.trail, withheld, self.user_stack)
+        self.answers = Answers(self, withheld)
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = self.ways = 0
@@ -179,7 +179,7 @@ class Tracer:
             skipped = boundary.reason_to_skip(self, frame)
             if skipped is not None:
                 self.unsupported(skipped)
-            return run(self, frame)
+            return self.answers.returned(frame, run(self, frame))
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
         except need_data() as needed:

@@ -184,6 +184,13 @@ class Tracer:
         self.trail = Trail()
         self.position = NO_POSITION
 
+    @property
+    def answers(self):
+        return self
+
+    def has_changed(self, obj):
+        pass
+
     def root_position(self):
         return self.position
 

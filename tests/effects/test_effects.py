@@ -11,6 +11,11 @@ class Tracer:
     def __init__(self):
         self.trail = Trail()
         self.line = 1
+        self.answers = self
+        self.noted = []
+
+    def has_changed(self, obj):
+        self.noted.append(obj)
 
     def root_position(self):
         return Position(self.line, self.line, 0, 1)
@@ -38,6 +43,7 @@ def test_mutations_are_replayed_in_order_of_the_first_one_and_once():
     assert [logged.effect for logged in effects.order()] == [b, a]
     assert [logged.position.lineno for logged in effects.order()] == [10, 11]
     assert effects.is_mutated(a) and len(effects) == 2
+    assert tracer.noted == [b, a, b, a]
 
 
 def test_effects_of_no_object_come_last():

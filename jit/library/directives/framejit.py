@@ -13,6 +13,7 @@ from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import VM, NotConstant, Object, settle
 from framejit.objects.core.registry import RuleOrder, library, models, unsupported, wraps
 from framejit.objects.types.compiledobject import GivenToCompiler
+from framejit.objects.types.constobject import answer
 from framejit.objects.types.funcobject import FunctionObject
 from framejit.said import directives, stance
 from framejit.said.vocabulary import VOCABULARY
@@ -20,7 +21,7 @@ from framejit.said.vocabulary import VOCABULARY
 
 @models(VOCABULARY["is_compiling"])
 def is_compiling(vm: VM) -> Object:
-    return vm.const(vm.answers.here())
+    return answer(vm)
 
 
 # Regions.

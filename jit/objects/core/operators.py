@@ -16,6 +16,7 @@ from framejit.guards.source import MISSING
 from framejit.objects.core import abstract, differences, identities, wording
 from framejit.objects.core.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle, wrong_result
 from framejit.objects.numbers import unbackednumber
+from framejit.objects.types.constobject import AnswerObject
 from framejit.objects.types.waitingtext import waits
 from framejit.program import classes
 
@@ -83,6 +84,8 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
 
 def not_(vm: VM, a: Object) -> Object:
     a = vm.observe(a)
+    if isinstance(a, AnswerObject):
+        return a.negation()
     return unbackednumber.negation(vm, a) or vm.const(not abstract.truth(vm, a))
 
 

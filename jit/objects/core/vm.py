@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from framejit.breaks import Break
-from framejit.errors import CHECK_FAILED
+from framejit.errors import CHECK_FAILED, UserFrame
 from framejit.guards.kinds import Guard
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.relations import Relation
@@ -256,11 +256,17 @@ class Graph(Protocol[Obj]):
         """Make the fake tensors again if undoing has made them stale."""
 
 
-class AnswersView(Protocol):
+class AnswersView(Protocol[Obj_contra]):
     """The answers that the program gets when it asks whether it is compiled, and their number."""
 
-    def here(self) -> bool:
-        """The answer at the program's present place: whether it is compiled."""
+    def here(self) -> tuple[tuple[UserFrame, ...], bool]:
+        """The program's present place, and the answer there: whether it is compiled."""
+
+    def decide(self, asked: tuple[UserFrame, ...]) -> None:
+        """The program branches here on an answer that it got at a place."""
+
+    def has_changed(self, obj: Obj_contra) -> None:
+        """A value from outside changes here: it is noted if the program decides that by an answer."""
 
     def count(self) -> int:
         """The number of places at which the program has been told that it is compiled."""
@@ -292,7 +298,7 @@ class Record(Protocol[Obj]):
     """The directives of the regions that the program is in (framejit.said.directives); changed through the trail."""
 
     @property
-    def answers(self) -> AnswersView:
+    def answers(self) -> AnswersView[Obj]:
         """The answers that the program gets when it asks whether it is compiled."""
 
     checking: bool

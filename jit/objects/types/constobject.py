@@ -12,6 +12,7 @@ from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorT
 from typing import Any
 
 from framejit import breaks
+from framejit.errors import UserFrame
 from framejit.guards.kinds import Equals, TypeIs, ValueIs
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.core.object import VM, Codegen, LazyObject, NotConstant, Object, settle
@@ -105,6 +106,33 @@ class EnumObject(ConstObject):
             if is_plain(found):
                 return vm.const(found)
         return Object.getattr(self, vm, name)
+
+
+class AnswerObject(ConstObject):
+    """An answer that the program has got when it has asked whether it is compiled, or a constant that depends on one. `asked`: the place where it asked.
+
+    The trace is told of branches on it: see tracing/consequences.py.
+    """
+
+    __slots__ = ("asked",)
+
+    def __init__(self, value: Any, asked: tuple[UserFrame, ...]) -> None:
+        super().__init__(value)
+        self.asked = asked
+
+    def truth(self, vm: VM) -> bool:
+        vm.answers.decide(self.asked)
+        return bool(self.value)
+
+    def negation(self) -> AnswerObject:
+        """The opposite truth value, which depends on the same answer."""
+        return AnswerObject(not self.value, self.asked)
+
+
+def answer(vm: VM) -> Object:
+    """The answer to the program, which asks here whether it is compiled."""
+    asked, is_yes = vm.answers.here()
+    return AnswerObject(True, asked) if is_yes else FALSE
 
 
 NONE = ConstObject(None)

@@ -23,6 +23,7 @@ from framejit.objects.numbers.unbackednumber import UnbackedNumber, is_checked
 from framejit.objects.tensors.tensorobject import TensorObject
 from framejit.objects.tensors.torchcall import torch_call
 from framejit.objects.tensors.torchfunctions import operation_of
+from framejit.objects.types.constobject import answer
 from framejit.torch_state.torch_modes import MODES
 
 # Operations.
@@ -151,7 +152,7 @@ NOT_TOLD = ("torch.optim.", "torch.nn.modules.module")
 @models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def is_compiling(vm: VM) -> Object:
     assert vm.frame is not None
-    return vm.const(not str(vm.frame.globals.value.get("__name__")).startswith(NOT_TOLD) and vm.answers.here())
+    return vm.const(False) if str(vm.frame.globals.value.get("__name__")).startswith(NOT_TOLD) else answer(vm)
 
 
 models(
