@@ -168,8 +168,8 @@ class History:
         reads_data: whether the next entries may depend on the data of tensors. False once so many entries did that a limit was reached.
         addresses: the objects whose addresses its entries depend on.
         aliases_vary: whether paths that led to one object in one call have led to several objects in another.
-        lessons: how often `changing` has grown.
-        learnt_at: the number of the first entry made after it last grew.
+        lessons: how often `changing` has grown, or entries before those with symbolic sizes were left out of what limits count.
+        learnt_at: the number of the first entry that limits count: those before it were made when less was known.
         limits_reported, observed_by: the limits, and the program's modes, that have been reported.
         called: whether the function has been called.
         first_call: sizes and numbers of its first call, if that ran uncompiled so that the function learns from it.
@@ -212,6 +212,11 @@ class History:
         """Note values that change from call to call."""
         self.changing = {**self.changing, **{change.path: change for change in changes}}
         self.learnt_at = self.compiles
+        self.lessons += 1
+
+    def count_from(self, number: int) -> None:
+        """Leave the entries before this one out of what limits count."""
+        self.learnt_at = number
         self.lessons += 1
 
     def stop_reading_data(self) -> None:

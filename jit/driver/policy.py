@@ -164,7 +164,7 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
             cause = recompiles.cause_of(entry, call)
             if sum(made.spec.origin.cause == cause for made in own) < settings.cause_limit - 1:
                 return cause, ""
-    if learn(subject, recent) or leaves_data(subject, recent) or leaves_generators(subject, recent):
+    if leaves_sizes(subject, recent) or learn(subject, recent) or leaves_data(subject, recent) or leaves_generators(subject, recent):
         return recompiles.cause_of(recent[0], call), ""
     return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
 
@@ -245,6 +245,17 @@ def leaves_generators(subject: Subject, entries: Sequence[Entry]) -> bool:
     if not changed or 2 * sum(guard is not None and path_of_generator(guard) is not None for guard in failing) <= len(entries):
         return False
     subject.history.learn(changed)
+    return True
+
+
+def leaves_sizes(subject: Subject, entries: Sequence[Entry]) -> bool:
+    """Let the limit count only entries made since a size or a number has last become symbolic, since those before it serve few calls. Returns whether that
+    leaves any of these entries out. In a loop that a graph break interrupts, a resume function has an entry for each way through the loop, and for the first
+    sizes these once more."""
+    since = max(subject.history.varying_since.values(), default=0)
+    if not can_learn(subject) or all(entry.spec.origin.number >= since for entry in entries):
+        return False
+    subject.history.count_from(since)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 
@@ -139,3 +140,40 @@ def test_what_the_program_says_of_compiling_holds_beyond_the_limit() -> None:
     finally:
         sys.setprofile(None)
     assert torch.equal(result, model(given, "call 4")) and seen.count("Block.forward") == 3  # who watches sees the frames
+
+
+def plus(t: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return t + factor
+
+
+def times(t: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return t * factor
+
+
+def minus(t: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return t - factor
+
+
+def wave(t: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    return (t * factor).cos()
+
+
+STEPS = (plus, times, minus, wave)
+
+
+def in_order(t: torch.Tensor, factors: list[torch.Tensor], order: torch.Tensor) -> torch.Tensor:
+    for index in order.tolist():
+        if (factors[index] != 0).any():
+            t = STEPS[index](t, factors[index])
+    return t + 1
+
+
+def test_entries_for_sizes_that_have_become_symbolic_dont_fill_the_limit_of_a_loop() -> None:
+    """A resume function has an entry for each step of a loop, first for one size, and then for all: no operation on the tensors is left to native code."""
+    compiled = framejit.compile(in_order, backend="eager")
+    for size in (1, 2, 3):
+        for order in list(itertools.permutations(range(4)))[::3]:
+            args = torch.ones(size, 3), [torch.rand(size, 1) for _ in range(4)], torch.tensor(order)
+            assert torch.equal(compiled(*args), in_order(*args))
+    found = framejit.statistics()
+    assert not found["fallbacks"] and not any(reason.startswith("FJ028 t ") for reason in found["reasons"])
