@@ -85,10 +85,21 @@ class CallData:
         if condition.operation == "not":
             found = self.truth(first) if isinstance(first, UnbackedNumber) else None
             return None if found is None else not found
+        if condition.operation in ("all", "any"):
+            return self._truth_of_both(condition)
         parts = [self._number(part) for part in condition.operands]
         if condition.operation == "bool":
             return self._compared("!=", parts[0], NumberObject(0))
         return self._compared(condition.operation, *parts) if condition.operation in COMPARISONS else None
+
+    def _truth_of_both(self, condition: Computed) -> bool | None:
+        """The outcome of `all` or `any` of two bools; None if it isn't known when the call begins."""
+        end = condition.operation == "any"
+        for part in condition.operands:
+            found = self.truth(part) if isinstance(part, UnbackedNumber) else None
+            if found is None or found is end:
+                return found
+        return not end
 
     def fixed(self, number: Datum) -> tuple[fx.Node, Any] | None:
         """The value of a number that guards read, which is then guarded, and the input with the data. None if there are no such guards, or the value has been

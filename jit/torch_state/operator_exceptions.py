@@ -135,6 +135,11 @@ TAKE_NO_ROWS = unstated(
     "_to_copy copy_ zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full zeros ones empty full arange fill_ zero_ constant_pad_nd "
     "linear matmul scalar_tensor lift_fresh _fused_rms_norm rms_norm flip tril triu _unsafe_view glu hardswish hardsigmoid mish elu _prelu_kernel",
 )
+RAISE_NOTHING = unstated(
+    "They raise no error for any data.",
+    why="A schema doesn't say what a kernel checks. Those of TAKE_NO_ROWS, and those with the tag pointwise that compute no ints, aren't named.",
+    names="equal are_equal allclose isclose any all item _local_scalar_dense detach norm abs float bool",
+)
 READ_ELSEWHERE = unstated(
     "Inductor's code reads past the end of a tensor for which torch's kernel says that an argument is out of range.",
     why="The fake implementation checks nothing, so that there is no guard on the tensor's sizes, and a schema doesn't say what a kernel checks.",

@@ -161,24 +161,6 @@ def next_(vm: VM, iterator: Object, default: Object | None = None) -> Object:
     return found
 
 
-@models(any)
-def any_(vm: VM, iterable: Object) -> Object:
-    iterator = vm.observe(abstract.iter_(vm, iterable))
-    while (item := iterator.next(vm)) is not None:
-        if vm.observe(item).truth(vm):
-            return vm.const(True)
-    return vm.const(False)
-
-
-@models(all)
-def all_(vm: VM, iterable: Object) -> Object:
-    iterator = vm.observe(abstract.iter_(vm, iterable))
-    while (item := iterator.next(vm)) is not None:
-        if not vm.observe(item).truth(vm):
-            return vm.const(False)
-    return vm.const(True)
-
-
 @models(sum)
 def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     iterator = abstract.iter_(vm, iterable)

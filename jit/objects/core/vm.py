@@ -6,7 +6,7 @@ Objects are defined in terms of them: so the type of an Object is a parameter he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import CodeType
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -47,8 +47,15 @@ class FrameView(Protocol[Obj_co]):
         """The values of its variables, by slot, the parameters first; None if unbound, a cell if closures share the variable."""
 
     @property
+    def stack(self) -> Sequence[Any]:
+        """The values on its stack, and NULLs and other things that only the interpreter puts there."""
+
+    @property
     def cells(self) -> Mapping[str, Obj_co]:
         """The cells of the variables that closures share, by name."""
+
+    def callers(self) -> Iterable[FrameView[Obj_co]]:
+        """This frame and those from which it was called, innermost first."""
 
 
 class EffectsView(Protocol[Obj_contra]):

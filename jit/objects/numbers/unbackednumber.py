@@ -36,10 +36,15 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 DIVISIONS = frozenset({"/", "//", "%"})
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "int": int, "float": float, "bool": bool, "not": operator.not_, "abs": abs, "min": min, "max": max, "round": round, "sum": sum_of,
+    "int": int, "float": float, "bool": bool, "not": operator.not_, "all": operator.and_, "any": operator.or_, "abs": abs, "min": min, "max": max,
+    "round": round, "sum": sum_of,
 }  # fmt: skip
 OPERATIONS = ARITHMETIC | COMPARISONS | FUNCTIONS
 """Operations that can wait until the graph has run."""
+OF_BOOLS = frozenset({"not", "all", "any"})
+"""Operations on bools. `all` and `any` take two, both of which have been computed."""
+JOINED: dict[str, Callable[..., Any]] = {"all": torch.logical_and, "any": torch.logical_or}
+"""What two of them are for tensors."""
 PYTHONS_OWN = frozenset({"abs", "min", "max", "round", "sum", "//", "%"})
 """Operations that can wait, but that torch computes differently from Python: nodes call Python's."""
 NUMBERS = (int, float, bool)
@@ -232,7 +237,7 @@ class Computed(UnbackedNumber):
         if self.cls is float or function is None:
             return None
         parts = [part.sym(vm) if isinstance(part, UnbackedNumber) else whole_sym(vm, part) for part in self.operands]
-        return None if None in parts or (self.operation != "not" and bool in [part.cls for part in self.operands]) else function(*parts)
+        return None if None in parts or (self.operation not in OF_BOOLS and bool in [part.cls for part in self.operands]) else function(*parts)
 
     def bits(self) -> int:
         if self.cls is not int:
@@ -271,9 +276,9 @@ class Computed(UnbackedNumber):
 
 IN_GRAPHS: dict[str, Callable[..., Any]] = {
     **{symbol: ARITHMETIC[symbol] for symbol in ("+", "-", "*", "//", "%")}, **COMPARISONS, "max": torch.sym_max, "min": torch.sym_min,
-    "not": torch.sym_not,
+    "not": torch.sym_not, "all": operator.and_, "any": operator.or_,
 }  # fmt: skip
-"""The operations on ints that nodes compute."""
+"""The operations on ints and bools that nodes compute."""
 
 
 def as_tensor(vm: VM, number: Object) -> Object | None:
@@ -331,7 +336,10 @@ def checked(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> Obje
 
 
 def comparison_as_tensor(vm: VM, number: Object) -> Object | None:
-    """A tensor with a comparison of two ints or of two floats as its one bool; None for any other number."""
+    """A tensor with a comparison of two ints or of two floats, or several of them, as its one bool; None for any other number."""
+    if isinstance(number, Computed) and number.operation in JOINED:
+        both = [comparison_as_tensor(vm, part) for part in number.operands]
+        return None if None in both else enter(vm, JOINED[number.operation], [part for part in both if part is not None])
     if not isinstance(number, Computed) or number.operation not in COMPARISONS:
         return None
     parts: list[Object | None] = list(number.operands)
@@ -509,6 +517,14 @@ def is_checked(vm: VM, condition: Object, is_sure: bool = False) -> bool:
     if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
         return vm.graph.unbacked.checks(condition, is_sure)
     return bool(condition.constant(vm))
+
+
+def conjunction(name: str, conditions: Sequence[UnbackedNumber]) -> UnbackedNumber | None:
+    """`all` or `any` of bools whose values aren't known; None if they are too many."""
+    made = conditions[0]
+    for condition in conditions[1:]:
+        made = Computed(bool, name, (made, condition))
+    return made if made.depth <= MAX_DEPTH else None
 
 
 def negation(vm: VM, number: Object) -> Object | None:
