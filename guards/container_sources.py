@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,6 +38,21 @@ class DictValueAt(Source):
     def step(self, value: Any) -> Any:
         values = list(dict.values(value)) if issubclass(type(value), dict) else []
         return values[self.payload] if self.payload < len(values) else MISSING
+
+
+class ViewedDict(Source):
+    """The dict of a view of its keys, values or items."""
+
+    __slots__ = ()
+    accessor = "viewed_dict"
+    form = "{0}.mapping"
+
+    def step(self, value: Any) -> Any:
+        return gc.get_referents(value)[0] if type(value) in VIEWS else MISSING
+
+
+VIEWS: tuple[Any, ...] = tuple(type(view(family())) for family in (dict, OrderedDict) for view in (family.keys, family.values, family.items))
+"""The types of views of dicts."""
 
 
 class SetElement(Source):

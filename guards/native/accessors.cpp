@@ -1,6 +1,8 @@
 /* accessors.cpp: the steps from Python's own objects to what they hold, as Source.step of guards/source.py takes them. */
 #include "tree.h"
 
+#include "cpython/iterators.h"
+
 #include <structmember.h>
 
 #include <cstring>
@@ -461,6 +463,14 @@ const Registered<AccessorKind> method_field({
     .vouch = vouch_for_field<method_field_of>,
 });
 
+/* A view of a dict, and the views of an OrderedDict, which derive from it. */
+PyObject **viewed_dict_of(const Node &, PyObject *base) {
+    bool is_view = PyDictKeys_Check(base) || PyDictItems_Check(base) || PyDictValues_Check(base);
+    return is_view ? &reinterpret_cast<FJ_DictView *>(base)->dict : nullptr;
+}
+
+const Registered<AccessorKind> viewed_dict({.name = "viewed_dict", .step = content<viewed_dict_of>, .vouch = vouch_for_field<viewed_dict_of>});
+
 /* ---- what C code computes ---- */
 
 const Registered<AccessorKind> c_attr({
@@ -503,9 +513,20 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+/* Whether the layout of views of dicts is the one that runtime_c/cpython/iterators.h says. */
+bool knows_views() {
+    PyObject *dict = PyDict_New(), *view = dict == nullptr ? nullptr : PyObject_CallMethod(dict, "keys", nullptr);
+    bool is_known = view != nullptr && reinterpret_cast<FJ_DictView *>(view)->dict == dict;
+    if (view != nullptr && !is_known) PyErr_SetString(PyExc_ImportError, "this Python's views of dicts have another layout than framejit knows");
+    Py_XDECREF(view);
+    Py_XDECREF(dict);
+    return is_known;
+}
+
 }  // namespace
 
 int init_accessors(PyObject *module) {
+    if (!knows_views()) return -1;
     PyObject *collections = PyImport_ImportModule("collections");
     if (collections == nullptr) return -1;
     deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));

@@ -50,6 +50,12 @@ typedef struct {
     Py_ssize_t length; /* items left */
 } FJ_DictIterator;
 
+/* Views of dicts and OrderedDicts (Objects/dictobject.c: _PyDictViewObject). */
+typedef struct {
+    PyObject_HEAD
+    PyObject *dict;
+} FJ_DictView;
+
 /* Iterators whose whole state is a few fields, all of them words behind the head. `which`: the word's number, counted from 0. */
 typedef enum {
     FJ_OBJECT, /* NULL where there is none any more */

@@ -31,6 +31,7 @@ from framejit.guards.container_sources import (
     IteratorField,
     IteratorItem,
     SetElement,
+    ViewedDict,
 )
 from framejit.guards.explain import describe
 from framejit.guards.global_state import global_state_guard
@@ -69,7 +70,7 @@ STEPS: list[tuple[type[Source], Any]] = [
     (OwnAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
     (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (ItemCount, 0), (Referent, None), (Proxied, None), (IteratorItem, 0),
-    (IteratorItem, 1),
+    (IteratorItem, 1), (ViewedDict, None),
     (SetElement, 0), (SetElement, 1), (Cached, 1), (Cached, ("a", 1)),
     (Cached, (weakref.ref(WithSlots), BEFORE_NAMES, "b", 2.0)), (Cached, (WithSlots, BEFORE_NAMES, "b", 2.0, type, float)),
     *((IteratorField, name) for name in ("sequence", "intact", "enumerate.count", "zip.strict", "zip.ittuple")),

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import Source
+from framejit.guards.container_sources import ViewedDict
+from framejit.guards.source import MISSING, Source
 from framejit.objects.core import abstract, operators, text
 from framejit.objects.core.hash_keys import check_settled
 from framejit.objects.core.object import VM, Codegen, Object, unhashable
@@ -33,9 +34,9 @@ class DictView(Object):
 
     __slots__ = ("mapping", "kind", "storage")
 
-    def __init__(self, mapping: DictObject, kind: str, storage: type | None = None) -> None:
+    def __init__(self, mapping: DictObject, kind: str, storage: type | None = None, source: Source | None = None, value: Any = MISSING) -> None:
         self.storage = storage or storage_of(mapping)
-        super().__init__(VIEW_TYPES[self.storage, kind])
+        super().__init__(VIEW_TYPES[self.storage, kind], source, value)
         self.mapping = mapping
         self.kind = kind
 
@@ -73,8 +74,13 @@ class DictView(Object):
 
 @wraps(*VIEW_TYPES.values(), shared=True)
 def wrap_view(vm: VM, value: Any, source: Source) -> Object:
-    """Break for a view from outside: its dict can't be reached from C code without side effects."""
-    vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
+    """Wrap a view from outside, whose dict the guards find through it."""
+    dict_source = source.child(ViewedDict)
+    mapping = vm.observe(vm.wrap(dict_source.step(value), dict_source))
+    if not isinstance(mapping, DictObject):
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
+    storage, kind = next(key for key, cls in VIEW_TYPES.items() if cls is type(value))
+    return DictView(mapping, kind, storage, source, value)
 
 
 @models(*[view.__len__ for view in VIEW_TYPES.values()])
