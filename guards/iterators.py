@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gc
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ LIST_REVERSE_ITERATOR: Any = type(reversed([]))
 TUPLE_ITERATOR: Any = type(iter(()))
 RANGE_ITERATOR: Any = type(iter(range(0)))
 TEXT_ITERATORS: tuple[Any, ...] = (type(iter("é")), type(iter("")), type(iter(b"")))
+ORDERED_ITERATOR: Any = type(iter(OrderedDict()))
 DICT_ITERATORS: tuple[Any, ...] = tuple(
     type(make(view({}))) for make in (iter, reversed) for view in (dict.keys, dict.values, dict.items)  # type: ignore[operator]
-)
+) + (ORDERED_ITERATOR,)
 FORWARD = (LIST_ITERATOR, TUPLE_ITERATOR, *TEXT_ITERATORS)
 BACKWARD = (LIST_REVERSE_ITERATOR, reversed)
 OVER_SEQUENCES = (RANGE_ITERATOR, *FORWARD, *BACKWARD, *DICT_ITERATORS)
@@ -29,6 +31,8 @@ def upcoming(iterator: Any) -> Sequence[Any]:
     """The items that an iterator has yet to give. There are none if it has another type, or would raise."""
     cls = type(iterator)
     if cls in DICT_ITERATORS:
+        if not all(has_plain_keys(iterator, over) for over in gc.get_referents(iterator)[:1]):
+            return ()
         try:
             return iterator.__reduce__()[1][0]  # type: ignore[no-any-return]  # lists what a copy of the iterator gives
         except RuntimeError:
@@ -54,8 +58,9 @@ MAPPINGS = (dict, getattr(builtins, "frozendict", dict))
 def field(iterator: Any, name: str) -> tuple[Any, ...]:
     """A tuple of one item, a field of an iterator. The tuple is empty if there is no such field, or the field is empty.
 
-    "sequence" is the container that an iterator of OVER_SEQUENCES iterates over; "intact" says whether that container, a dict, has kept its size; "position" is
-    that of a `reversed` that hasn't ended. Other names are those in FIELDS, which are those of CPython's sources. The tuple of a zip_longest is copied.
+    "sequence" is the container that an iterator of OVER_SEQUENCES iterates over; "intact" says whether that container, a dict, has kept its size, or, if it is
+    an OrderedDict, its keys, of which `upcoming` must know the hashes; "position" is that of a `reversed` that hasn't ended. Other names are those in FIELDS,
+    which are those of CPython's sources. The tuple of a zip_longest is copied.
     """
     cls = type(iterator)
     if name in FIELDS.get(id(cls), ()):
@@ -68,14 +73,21 @@ def field(iterator: Any, name: str) -> tuple[Any, ...]:
     if cls in DICT_ITERATORS:
         over = [mapping for mapping in over if issubclass(type(mapping), MAPPINGS)]
         if name == "intact":
-            return tuple(keeps_size(iterator) for _ in over)
+            return tuple(is_intact(iterator, mapping) for mapping in over)
     return tuple(over) if name == "sequence" else ()
 
 
-def keeps_size(iterator: Any) -> bool:
+def is_intact(iterator: Any, mapping: Any) -> bool:
     """Return whether the dict has as many items as when the iterator over it was made."""
+    if not has_plain_keys(iterator, mapping):
+        return False
     try:
         iterator.__reduce__()
     except RuntimeError:
         return False
     return True
+
+
+def has_plain_keys(iterator: Any, mapping: Any) -> bool:
+    """Return whether an iterator over a dict runs no code of the program's. One over an OrderedDict looks each key up, for which a hash is computed."""
+    return type(iterator) is not ORDERED_ITERATOR or not issubclass(type(mapping), dict) or all(type(key) in (str, int) for key in dict.keys(mapping))

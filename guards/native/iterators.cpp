@@ -7,9 +7,9 @@ namespace framejit {
 
 namespace {
 
-PyTypeObject *ascii_iterator, *bytes_iterator, *text_iterator;
+PyTypeObject *ascii_iterator, *bytes_iterator, *text_iterator, *ordered_iterator;
 
-enum class Shape : uint8_t { unknown, range, forward, backward, dict_forward, dict_backward };
+enum class Shape : uint8_t { unknown, range, forward, backward, dict_forward, dict_backward, ordered };
 
 Shape shape_of(PyObject *iterator) {
     PyTypeObject *type = Py_TYPE(iterator);
@@ -18,6 +18,7 @@ Shape shape_of(PyObject *iterator) {
     if (type == ascii_iterator || type == text_iterator || type == bytes_iterator) return Shape::forward;
     if (type == &PyListRevIter_Type || type == &PyReversed_Type) return Shape::backward;
     if (type == &PyDictIterKey_Type || type == &PyDictIterValue_Type || type == &PyDictIterItem_Type) return Shape::dict_forward;
+    if (type == ordered_iterator) return Shape::ordered;
     bool is_backward = type == &PyDictRevIterKey_Type || type == &PyDictRevIterValue_Type || type == &PyDictRevIterItem_Type;
     return is_backward ? Shape::dict_backward : Shape::unknown;
 }
@@ -75,6 +76,35 @@ PyObject *dict_item(PyObject *object, Py_ssize_t ahead, bool backward) {
     return PyTuple_Pack(2, key, value);
 }
 
+/* Whether an iterator over an OrderedDict, which looks each key up, runs no code of the program's for that. */
+bool has_plain_keys(PyObject *ordered) {
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr;
+    while (PyDict_Next(ordered, &position, &key, nullptr)) {
+        if (!PyUnicode_CheckExact(key) && !PyLong_CheckExact(key)) return false;
+    }
+    return true;
+}
+
+/* What an iterator over an OrderedDict has yet to give, a new list (Objects/odictobject.c: odictiter_reduce); NULL where a step would raise, or if the keys
+   aren't plain. */
+PyObject *ordered_items(const FJ_OrderedIterator *iterator) {
+    if (iterator->ordered == nullptr || !has_plain_keys(iterator->ordered)) return nullptr;
+    PyObject *parts = PyObject_CallMethod(reinterpret_cast<PyObject *>(const_cast<FJ_OrderedIterator *>(iterator)), "__reduce__", nullptr);
+    PyObject *args = parts != nullptr && PyTuple_Check(parts) && PyTuple_GET_SIZE(parts) == 2 ? PyTuple_GET_ITEM(parts, 1) : nullptr;
+    PyObject *items = args != nullptr && PyTuple_Check(args) && PyTuple_GET_SIZE(args) == 1 ? Py_NewRef(PyTuple_GET_ITEM(args, 0)) : nullptr;
+    Py_XDECREF(parts);
+    PyErr_Clear();
+    return items;
+}
+
+PyObject *ordered_item(const FJ_OrderedIterator *iterator, Py_ssize_t ahead) {
+    PyObject *items = ordered_items(iterator);
+    PyObject *item = items != nullptr && PyList_Check(items) && ahead < PyList_GET_SIZE(items) ? Py_NewRef(PyList_GET_ITEM(items, ahead)) : nullptr;
+    Py_XDECREF(items);
+    return item;
+}
+
 /* The item that next() gives after `ahead` more steps, a new reference; NULL where the iterator ends before, or isn't one to peek at. */
 PyObject *item_ahead(PyObject *iterator, Py_ssize_t ahead) {
     switch (Shape shape = shape_of(iterator)) {
@@ -83,6 +113,7 @@ PyObject *item_ahead(PyObject *iterator, Py_ssize_t ahead) {
         case Shape::backward: return sequence_item(reinterpret_cast<FJ_SequenceIterator *>(iterator), ahead, shape == Shape::backward);
         case Shape::dict_forward:
         case Shape::dict_backward: return dict_item(iterator, ahead, shape == Shape::dict_backward);
+        case Shape::ordered: return ordered_item(reinterpret_cast<FJ_OrderedIterator *>(iterator), ahead);
         default: return nullptr;
     }
 }
@@ -144,6 +175,16 @@ PyObject *sequence_field(PyObject *iterator, Py_ssize_t which) {
             if (which == iterator_intact) return PyBool_FromLong(is_intact(over));
             return which == iterator_sequence ? Py_NewRef(over->dict) : nullptr;
         }
+        case Shape::ordered: {
+            const auto *over = reinterpret_cast<FJ_OrderedIterator *>(iterator);
+            if (over->ordered == nullptr || which != iterator_intact) {
+                return which == iterator_sequence ? Py_XNewRef(over->ordered) : nullptr;
+            }
+            PyObject *items = ordered_items(over);
+            bool is_intact = items != nullptr;
+            Py_XDECREF(items);
+            return PyBool_FromLong(is_intact);
+        }
         default: return nullptr;
     }
 }
@@ -152,16 +193,19 @@ PyObject *sequence_field(PyObject *iterator, Py_ssize_t which) {
 int init_iterators() {
     PyObject *globals = Py_BuildValue("{s:O}", "__builtins__", PyEval_GetBuiltins());
     if (globals == nullptr) return -1;
+    if (PyDict_SetItemString(globals, "OrderedDict", reinterpret_cast<PyObject *>(&PyODict_Type)) < 0) return -1;
     PyObject *simple = PyRun_String(
         "[iter('abc'), iter('\\u20ac\\u20ad\\u20ae'), iter(b'abc'), iter(range(5, 99, 30)), iter(range(3, -9, -4)), iter([1, 2, 3]),"
         " reversed([1, 2, 3]), iter((1, 2, 3)), reversed((1, 2, 3)),"
-        " *(make(view({'a': 1, 'b': 2, 'c': 3})) for make in (iter, reversed) for view in (dict.keys, dict.values, dict.items))]",
+        " *(make(view({'a': 1, 'b': 2, 'c': 3})) for make in (iter, reversed) for view in (dict.keys, dict.values, dict.items)),"
+        " *(make(view(OrderedDict({'a': 1, 'b': 2, 'c': 3}))) for make in (iter, reversed) for view in (OrderedDict.keys, OrderedDict.values, OrderedDict.items))]",
         Py_eval_input, globals, globals);
     int status = simple == nullptr ? -1 : 0;
     if (status == 0) {
         ascii_iterator = Py_TYPE(PyList_GET_ITEM(simple, 0));
         text_iterator = Py_TYPE(PyList_GET_ITEM(simple, 1));
         bytes_iterator = Py_TYPE(PyList_GET_ITEM(simple, 2));
+        ordered_iterator = Py_TYPE(PyList_GET_ITEM(simple, PyList_GET_SIZE(simple) - 1));
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(simple) && status == 0; i++) status = check_layout(PyList_GET_ITEM(simple, i));
     }
     Py_XDECREF(simple);

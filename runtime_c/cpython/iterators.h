@@ -50,6 +50,13 @@ typedef struct {
     Py_ssize_t length; /* items left */
 } FJ_DictIterator;
 
+/* Iterators of OrderedDicts, both directions (Objects/odictobject.c: odictiterobject). */
+typedef struct {
+    PyObject_HEAD
+    int kind;
+    PyObject *ordered; /* NULL once exhausted */
+} FJ_OrderedIterator;
+
 /* Views of dicts and OrderedDicts (Objects/dictobject.c: _PyDictViewObject). */
 typedef struct {
     PyObject_HEAD

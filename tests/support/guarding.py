@@ -129,6 +129,7 @@ for cached in (CACHING, UNLIMITED):
     cached(1), cached("a", [1][0]), cached(WithSlots, b=2.0), cached(True)
 STRANGE = [
     {"a": 1}.keys(), {"a": 1}.values(), OrderedDict(a=1).items(),
+    iter(OrderedDict(a=1, b=2)), iter(OrderedDict({Key(): 1})), reversed(OrderedDict(a=1, b=2).items()),
     None, 3, "text", [1, 2], (1, [2]), {}, {"a": [1]}, {1: "one", "a": 2, Key(): 3}, {True: 1}, OrderedDict(a=1, b=2), {Key(): [1]},
     deque([[1], 2]), deque(), WithSlots(), Plain(), Plain, Plain().method, int, type, len, frame_function, closure([1]),
     closure([1], empty=True), with_attributes, types.CellType(), types.CellType([1]), slice(1, [2]), partial(len, 3), torch.ones(2),

@@ -354,7 +354,7 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 ITERTOOLS: tuple[Any, ...] = tuple(made for made in vars(itertools).values() if isinstance(made, type) and hasattr(made, "__next__"))
 FOREIGN: tuple[Any, ...] = (
     *ITERTOOLS, bytearray_iterator, array_iterator, type(iter(set())), type(iter(range(1 << 70))),
-    type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
+    type(iter(collections.deque())), type(reversed(collections.deque())),
 )  # fmt: skip
 
 
