@@ -233,7 +233,8 @@ class RecompileLimit(BreakOf):
 
 
 class FrameIntrospection(BreakOf):
-    """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`.
+    """The program looks at its own frames: `locals()` in an inlined function, `inspect.stack`, and what `sys._getframe()` returns, if that is kept, if it is
+    asked for more than `f_code`, `f_lineno`, `f_globals` and `f_back`, or if it is the frame of a caller that isn't traced.
 
     The call is split there, and the code that looks at frames runs natively. A function runs uncompiled as a whole if it looks at its variables more than
     once around `exec()` and the like, keeps its own frame, or reads `f_locals`. A break is impossible in such a function: after a break, its variables would

@@ -17,6 +17,7 @@ from typing import Any
 from framejit.bytecode.decode import decode
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS
+from framejit.bytecode.splice import spliced
 from framejit.objects.core.delivery import Delivery
 from framejit.objects.core.object import Namespace, Object
 from framejit.quick_dataclass import dataclass
@@ -66,6 +67,7 @@ class Frame:
     `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
     `mark`: the trail's position at the beginning of the instruction at `pc`.
     `delivery`: how the frame's return value becomes the result of the parent's instruction; None if other code uses it first.
+    `as_object`: the frame as the program sees it, once it has asked for it.
     `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
     """
 
@@ -85,6 +87,7 @@ class Frame:
         "state",
         "mark",
         "delivery",
+        "as_object",
     )
 
     def __init__(
@@ -114,6 +117,7 @@ class Frame:
         self.state = State.CREATED
         self.mark = 0
         self.delivery: Delivery | None = None
+        self.as_object: Object | None = None
 
     @property
     def instruction(self) -> Instruction:
@@ -124,6 +128,12 @@ class Frame:
     def lineno(self) -> int:
         """The line being executed."""
         return self.instruction.position.lineno or self.code.co_firstlineno
+
+    @property
+    def code_of_program(self) -> CodeType:
+        """The code as the program has it: for a resume function, that of the function that it continues."""
+        resumed = spliced(self.code)
+        return self.code if resumed is None else resumed.code
 
     def is_in_loop(self) -> bool:
         """Return whether a loop of the frame may reach the instruction at `pc` again."""

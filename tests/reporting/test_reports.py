@@ -601,7 +601,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ016", recursive, lambda: (x, 60), repeated, lambda: (x, 60)),
     ("FJ017", repeated, lambda: (x, 300), plain, None),
     ("FJ018", lambda t, items: t + next(items), lambda: (x, iter(deque([1, 2]))), lambda t, items: t + next(iter(items)), lambda: (x, (1, 2))),
-    ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
+    ("FJ020", lambda t: (sys._getframe().f_locals, t + 1)[1], None, plain, None),
     ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),

@@ -13,7 +13,7 @@ from framejit.guards.kinds import IsMissing, ValueIs
 from framejit.guards.source import MISSING, FunctionField, Pinned
 from framejit.objects.core import abstract
 from framejit.objects.core.object import VM, Object
-from framejit.objects.core.registry import app, models, pure, unsupported
+from framejit.objects.core.registry import app, models, pure
 from framejit.objects.types.dictobject import DictObject
 from framejit.objects.types.funcobject import FunctionObject, MethodObject
 from framejit.objects.types.madeclass import MadeClass
@@ -25,7 +25,6 @@ from framejit.program.signatures import signature_of
 if hasattr(inspect, "_get_dunder_dict_of_class"):
     app(inspect._shadowed_dict)(plain.shadowed_dict)  # type: ignore[attr-defined]
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
-unsupported(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
 
 
 @models(sys.getrecursionlimit)

@@ -30,6 +30,21 @@ class FrameView(Protocol[Obj_co]):
 
     code: CodeType
 
+    as_object: Any
+    """The frame as the program sees it, once it has asked for it."""
+
+    @property
+    def code_of_program(self) -> CodeType:
+        """The code as the program has it: for a resume function, that of the function that it continues."""
+
+    @property
+    def lineno(self) -> int:
+        """The line being executed."""
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the frame has returned or raised, for good."""
+
     @property
     def globals(self) -> Obj_co:
         """The globals of its function."""
@@ -379,6 +394,9 @@ class Running(Protocol[Obj]):
 
     def caller(self, level: int) -> tuple[FrameView[Obj], int] | None:
         """The traced frame at a number of calls above the innermost one, not counting framejit's own, and its line. None if there are not so many."""
+
+    def direct_caller(self, frame: Any) -> FrameView[Obj] | None:
+        """The traced frame that has called another one (a FrameView) without any code between them; None if that isn't known."""
 
     @property
     def plain_code(self) -> PlainCode:
