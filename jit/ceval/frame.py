@@ -19,7 +19,9 @@ from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS
 from framejit.bytecode.splice import spliced
 from framejit.objects.core.delivery import Delivery
-from framejit.objects.core.object import Namespace, Object
+from framejit.objects.core.object import Namespace, Object, settle
+from framejit.objects.types.funcobject import MethodObject
+from framejit.program.code_kinds import OURS
 from framejit.quick_dataclass import dataclass
 
 
@@ -185,6 +187,16 @@ class Frame:
         """Stop running, for now or for good. A suspended generator has no caller, which it would otherwise keep alive."""
         self.state = state
         self.parent = None
+
+    def direct_caller(self) -> Frame | None:
+        """The frame that has called this one by an instruction that calls its function, if the trace isn't in a stand-in of framejit."""
+        outer = self.parent
+        if outer is None or self.delivery is None or not outer.instruction.op.startswith("CALL"):
+            return None
+        called = [settle(value) for value in outer.stack if isinstance(value, Object)]
+        functions = [settle(value.function) if isinstance(value, MethodObject) else value for value in called]
+        is_called = any(value is self.function for value in functions)
+        return outer if is_called and not any(frame.code.co_filename.startswith(OURS) for frame in (self, outer)) else None
 
     def snapshot(self) -> FrameSnapshot:
         """The state to return to with `restore`."""

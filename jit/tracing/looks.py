@@ -9,10 +9,7 @@ from typing import Any
 from framejit import breaks
 from framejit.bytecode.decode import Decoded
 from framejit.ceval.frame import Frame
-from framejit.objects.core.object import Object, settle
-from framejit.objects.types.funcobject import MethodObject
 from framejit.program.code_kinds import CodeKind, kind_of
-from framejit.tracing.app_namespace import AppNamespace
 from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
@@ -24,18 +21,6 @@ LATER = frozenset({"f_locals", "f_lineno", "f_lasti"})
 
 NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
 """Builtins that may affect later inspections, with the number of arguments with which each uses the caller's variables."""
-
-
-def direct_caller(frame: Frame) -> Frame | None:
-    """The frame that has called a frame by an instruction that calls its function, without other code between them that has a frame in uncompiled code.
-    None if that isn't known."""
-    outer = frame.parent
-    if outer is None or frame.delivery is None or not outer.instruction.op.startswith("CALL"):
-        return None
-    called = [settle(value) for value in outer.stack if isinstance(value, Object)]
-    functions = [settle(value.function) if isinstance(value, MethodObject) else value for value in called]
-    is_called = any(value is frame.function for value in functions)
-    return outer if is_called and not {type(frame.globals), type(outer.globals)} & {AppNamespace} else None
 
 
 def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger | None:

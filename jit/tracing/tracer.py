@@ -487,9 +487,6 @@ class Tracer:
             frame = frame.parent
         return None if frame is None or level < 0 else (frame, frame.lineno)
 
-    def direct_caller(self, frame: Frame) -> Frame | None:
-        return looks.direct_caller(frame)
-
     @property
     def plain_code(self) -> PlainCode:
         return plain_code

@@ -46,7 +46,7 @@ class FrameOfTrace(Object):
 
     def caller(self, vm: VM) -> Object:
         """The frame that has called this one. The trace is restarted if it doesn't know that."""
-        outer = vm.direct_caller(self.frame)
+        outer = self.frame.direct_caller()
         return self.leave_to_native() if outer is None else object_of(vm, outer, self.place)
 
     def leave_to_native(self) -> NoReturn:
@@ -72,7 +72,7 @@ def frame_at(vm: VM, depth: Object | None = None) -> Object:
     if type(level) is not int:
         vm.unsupported(REASON)
     for _ in range(level):
-        frame = None if frame is None else vm.direct_caller(frame)
+        frame = None if frame is None else frame.direct_caller()
     if frame is None:
         vm.unsupported(REASON)
     return object_of(vm, frame, place)

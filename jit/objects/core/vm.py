@@ -72,6 +72,9 @@ class FrameView(Protocol[Obj_co]):
     def callers(self) -> Iterable[FrameView[Obj_co]]:
         """This frame and those from which it was called, innermost first."""
 
+    def direct_caller(self) -> FrameView[Obj_co] | None:
+        """The frame that has called this one without any code between them that has a frame in uncompiled code; None if that isn't known."""
+
 
 class EffectsView(Protocol[Obj_contra]):
     """The changes that the trace makes outside itself, in order."""
@@ -394,9 +397,6 @@ class Running(Protocol[Obj]):
 
     def caller(self, level: int) -> tuple[FrameView[Obj], int] | None:
         """The traced frame at a number of calls above the innermost one, not counting framejit's own, and its line. None if there are not so many."""
-
-    def direct_caller(self, frame: Any) -> FrameView[Obj] | None:
-        """The traced frame that has called another one (a FrameView) without any code between them; None if that isn't known."""
 
     @property
     def plain_code(self) -> PlainCode:
