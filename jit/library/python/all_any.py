@@ -20,7 +20,7 @@ from framejit.objects.core.registry import models
 from framejit.objects.numbers.unbackednumber import UnbackedNumber, conjunction
 from framejit.objects.tensors.tensorobject import TensorObject, number_out_of
 from framejit.torch_state.operator_exceptions import RAISE_NOTHING, TAKE_NO_ROWS
-from framejit.torch_state.operator_facts import is_in_place, is_pointwise
+from framejit.torch_state.operator_facts import is_pointwise
 from framejit.trail import Changed, EffectAnnounced, FieldSet, NodeAdded
 
 
@@ -96,10 +96,12 @@ def held_elsewhere(vm: TorchVM, iterable: Object) -> Iterator[Object]:
 
 
 def never_fails(node: fx.Node) -> bool:
-    """Return whether a node computes something, and raises no error whatever the data of its operands is."""
+    """Return whether a node only computes something, and raises no error whatever the data of its operands is."""
     target = node.target
     name = target if isinstance(target, str) else target._opname if isinstance(target, OpOverload) else getattr(target, "__name__", "")
     fake = node.meta.get("example_value")
+    if name.endswith("_") or "out" in node.kwargs:
+        return False
     if node.op == "placeholder" or name in RAISE_NOTHING or name in TAKE_NO_ROWS:
         return True
-    return isinstance(fake, torch.Tensor) and is_pointwise(name) and not is_in_place(name) and (fake.is_floating_point() or fake.dtype is torch.bool)
+    return isinstance(fake, torch.Tensor) and is_pointwise(name) and (fake.is_floating_point() or fake.dtype is torch.bool)

@@ -102,6 +102,21 @@ def that_leave_an_iterator_of_a_generator(xs, ys):
     return xs[0] + 1, found, len(list(iterator))
 
 
+def that_write(xs, ys):
+    total, other, row = xs[0].sum(), xs[0].clone(), torch.zeros(3)
+    found = all(total.copy_(a.max()) > 4 for a in xs), any(torch.mul(a, 2, out=other).sum() > -1e9 for a in xs), all(row.fill_(i).sum() > 0 for i in (0, 5))
+    return xs[0] + total, found, total.item(), other.tolist(), row.tolist()
+
+
+def that_write_items(xs, ys):
+    def put(row, i):
+        row[i] = 1
+        return row.sum() > 5
+
+    row = xs[0].sum(0)
+    return row + 0, any(put(row, i) for i in range(3)), row.tolist()
+
+
 def that_change_what_is_outside(xs, ys):
     ys.clear()
     found = all(steps(xs, ys))
@@ -118,7 +133,10 @@ def that_may_fail(xs, ys):
     return row + 1, all(number != 0 and 7 // number > 1 for number in numbers), all(row[number] > 100 for number in (*numbers, numbers[0] + 50))
 
 
-THAT_DO_MORE = [that_change_what_is_outside, that_raise, that_may_fail, that_note, that_leave_an_iterator, that_leave_an_iterator_of_a_generator]
+THAT_DO_MORE = [
+    that_write, that_write_items, that_change_what_is_outside, that_raise, that_may_fail, that_note, that_leave_an_iterator,
+    that_leave_an_iterator_of_a_generator,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", THAT_DO_MORE)
