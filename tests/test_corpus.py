@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tools.bench import corpus, corpus_configs, corpus_diffusers_inputs, corpus_models, corpus_records, corpus_runs
+from tools.bench import corpus, corpus_configs, corpus_diffusers_inputs, corpus_models, corpus_runs, records
 from tools.bench.corpus_configs import Scale
 from tools.bench.corpus_models import Entry
 from tools.compilers import Compiler, Framejit, Statistics
@@ -208,9 +208,9 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_records_lose_nothing_in_their_file(tmp_path: Path) -> None:
     """Lines leave out what is usual, are in the order of entries, and come back as they were."""
     whole = corpus_runs.check(Example(nn.Linear(3, 2), (torch.randn(4, 3),)), "eval", Framejit())
-    broken = corpus_runs.Result(graphs=2, breaks=1, recompiles=3, reasons=["FJ001 a call"], asks=True, first_call=0.25)
+    broken = records.Result(graphs=2, breaks=1, recompiles=3, reasons=["FJ001 a call"], asks=True, first_call=0.25)
     path = tmp_path / "records.jsonl"
-    records = [
+    given = [
         {
             "entry": f"{library}:{name}",
             "compiler": "framejit",
@@ -221,11 +221,11 @@ def test_records_lose_nothing_in_their_file(tmp_path: Path) -> None:
         }
         for library, name in (("timm", "b"), ("transformers", "c"), ("transformers", "a"))
     ]
-    for record in records:
+    for record in given:
         record["measures"]["eval"]["first_call"] = 0.125
-        corpus_records.append(path, record)
-    corpus_records.tidy(path)
-    found = corpus_records.read(path)
+        records.append(path, record)
+    records.tidy(path, corpus_models.LIBRARIES)
+    found = records.read(path)
     assert [entry for entry, _ in found] == ["transformers:a", "transformers:c", "timm:b"]
-    assert all(found[record["entry"], "framejit"] == record for record in records)
+    assert all(found[record["entry"], "framejit"] == record for record in given)
     assert path.read_text().splitlines()[0].count("first_call") == 2 and '"eval": {"first_call": 0.125}' in path.read_text()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -147,6 +149,13 @@ def check(
         return Outcome(architecture.name, phase, compiler.statistics(), error, describe(exception), first_call)
     found = compiler.statistics()
     return Outcome(architecture.name, phase, found, error, found.complaint(reference.graphs), first_call, times["eager"], times["compiled"])
+
+
+@contextlib.contextmanager
+def answering(yes: bool) -> Iterator[None]:
+    """While this is entered with `yes`, `torch.compiler.is_compiling()` is true in eager code."""
+    with mock.patch.object(torch.compiler, "_is_compiling_flag", True) if yes else contextlib.nullcontext():
+        yield
 
 
 def describe(exception: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 import traceback
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+MEMORY = 7 << 30
+"""Bytes of data that a process may have for which `limit_memory` is called."""
 
 
 class Crash(Exception):
@@ -59,6 +62,11 @@ def call(function: Callable[..., Any], *args: Any, timeout: float = 600, fresh: 
     if not succeeded:
         raise Crash(result)
     return result
+
+
+def limit_memory() -> None:
+    """Called in a process of its own: makes it fail where it would take the machine's memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def _run(sender: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:

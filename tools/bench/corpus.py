@@ -5,7 +5,7 @@
     python -m tools.bench.corpus --markdown docs/corpus.md  # all that haven't run yet; then the page from all that have
 
 Models are built from small configurations with random weights, without downloads. Each entry runs in a process of its own, with limits of time and memory.
-Results are lines of a file in the repository (corpus_records.py); what is in it isn't run again, so a run that ended goes on where it was.
+Results are lines of a file in the repository (records.py); what is in it isn't run again, so a run that ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ import torch
 from tools import isolate
 from tools.bench import corpus_models, corpus_runs, markdown
 from tools.bench.corpus_models import LIBRARIES, Entry
-from tools.bench.corpus_records import RECORDS, Record, append, missing, read, tidy
+from tools.bench.records import Record, append, missing, read, tidy
 
+RECORDS = Path("tools/bench/corpus.jsonl")
 VERDICTS = ("whole", "broken", "uncompiled", "wrong", "failed")
 MOST_PLACES = 40
 """So many reasons of graph breaks are listed on the page."""
@@ -92,7 +93,7 @@ def main() -> int:
             append(options.results, record)
             print(f"{number}/{len(options.entries)} {summary(record)} ({time.perf_counter() - start:.0f} s)", flush=True)
             bad += any(result["verdict"] in ("uncompiled", "wrong", "failed") for result in record["measures"].values())
-    tidy(options.results)
+    tidy(options.results, LIBRARIES)
     if options.markdown:
         options.markdown.write_text(page(list(read(options.results).values()), corpus_models.entries()), encoding="utf-8")
     return 1 if bad else 0

@@ -5,29 +5,27 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
-from unittest import mock
 
 import numpy
 import torch
 from torch import nn
 
+from tools import isolate
 from tools.bench import corpus_configs, corpus_diffusers, corpus_diffusers_inputs, corpus_inputs, corpus_models
 from tools.bench.corpus_models import Entry
-from tools.check import describe, infer, train
+from tools.bench.records import Result
+from tools.check import answering, describe, infer, train
 from tools.compilers import COMPILERS, Compiler, one_line, quiet
 from tools.libraries import timm
 from tools.measure import Mismatch, largest_error, leaves, seed_everything
 from tools.models import Example
 
 MEASURES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"eval": infer, "train": train}
-MEMORY = 7 << 30
-"""Bytes of data that the process of an entry may have."""
 MOST_PARAMETERS = 100_000_000
 SEARCH_SECONDS = 45
 """Processor time in which a configuration must be found that runs in eager."""
@@ -37,44 +35,6 @@ MOST_CLASSES = 4
 """So many classes of a package of transformers are tried."""
 IMAGES = (64, 128, 224)
 """Heights and widths that are tried for timm's models, in pixels, before the model's own."""
-
-
-@dataclass
-class Result:
-    """The result of one measure of an entry with one compiler.
-
-    Args:
-        excluded: why the measure isn't counted: it doesn't run in eager, or eager's own results vary.
-        wrong: how the results differ from eager's; empty if they don't.
-        error: the exception of the compiled call where eager raises none.
-        graphs: the graphs of the first call.
-        breaks: its graph breaks.
-        recompiles: the graphs that the second call adds: of a model that changes its own state, or that framejit makes more general.
-        uncompiled: the frames that run uncompiled.
-        asks: whether the model asks if it is compiled, and computes the same in another way then: the results are eager's where eager answers yes.
-        first_call: processor time of the first compiled call, in seconds.
-    """
-
-    excluded: str = ""
-    wrong: str = ""
-    error: str = ""
-    graphs: int = 0
-    breaks: int = 0
-    recompiles: int = 0
-    uncompiled: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    asks: bool = False
-    first_call: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """In one word: excluded, failed, wrong, uncompiled, broken or whole."""
-        for word in ("excluded", "wrong", "uncompiled"):
-            if getattr(self, word):
-                return word
-        if self.error:
-            return "failed"
-        return "whole" if self.graphs == 1 and not self.breaks else "broken"
 
 
 @dataclass
@@ -247,7 +207,7 @@ def copied(model: nn.Module) -> nn.Module:
 
 def run(entry: Entry, compiler: str, measures: list[str], threads: int = 1) -> dict[str, Any]:
     """All measures of an entry with one compiler, as a record for the file of results; runs in a process of its own."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    isolate.limit_memory()
     quiet()
     torch.set_num_threads(threads)
     record: dict[str, Any] = {"entry": entry.key, "compiler": compiler, "model": "", "excluded": "", "measures": {}}
@@ -284,13 +244,6 @@ def check(example: Example, measure: str, compiler: Compiler) -> Result:
     return result if answered.wrong or answered.excluded else answered
 
 
-@contextlib.contextmanager
-def _answering(yes: bool) -> Iterator[None]:
-    """While this is entered with `yes`, `torch.compiler.is_compiling()` is true in eager code."""
-    with mock.patch.object(torch.compiler, "_is_compiling_flag", True) if yes else contextlib.nullcontext():
-        yield
-
-
 def _compared(example: Example, measured: Callable[..., Any], compiler: Compiler, asks: bool) -> Result:
     """Two calls compared with eager's. `asks`: eager code is told that it is compiled."""
     compiler.reset()
@@ -299,7 +252,7 @@ def _compared(example: Example, measured: Callable[..., Any], compiler: Compiler
     compiled: Any = None
 
     def call(target: Any, given: Example) -> Any:
-        with _answering(asks and target is not compiled):
+        with answering(asks and target is not compiled):
             return measured(target, given)
 
     try:

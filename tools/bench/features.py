@@ -16,15 +16,14 @@ from typing import Any
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import numpy
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tools import isolate
 from tools.bench import markdown
 from tools.bench.feature_cases import FEATURES, Feature, select
 from tools.bench.options import parsed, table_options
+from tools.bench.snapshots import plain
 from tools.bench.training import difference, trace_gradients
 from tools.compilers import COMPILERS, one_line, quiet
 from tools.measure import seed_everything
@@ -35,24 +34,6 @@ HEADER = ("family", "feature", *(f"{subject}: {what}" for subject in SUBJECTS fo
 WIDTHS = (14, 52, 12, 6, 6, 12, 6, 6)
 Found = tuple[tuple[str, str, str], tuple[str, ...]]
 """The three cells of a compiler, and why graphs broke."""
-
-
-def plain(value: Any) -> Any:
-    """The part of a result that is compared: the type and numbers of an array, the tensors of a module."""
-    if isinstance(value, numpy.ndarray):
-        return type(value), value.dtype.str, torch.from_numpy(value.copy()) if value.dtype.kind in "biufc" else value.tolist()
-    if isinstance(value, numpy.generic):
-        return type(value), value.item()
-    if isinstance(value, torch.nn.Module):
-        return [plain(tensor) for tensor in (*value.parameters(), *value.buffers())]
-    if is_traceable_wrapper_subclass(value):
-        return type(value), [plain(getattr(value, name)) for name in value.__tensor_flatten__()[0]]  # type: ignore[attr-defined]
-    if isinstance(value, torch.Tensor):
-        with torch._C.DisableTorchFunctionSubclass():
-            dense = value.to_dense() if value.layout is not torch.strided and not value.is_nested else value
-            parts = dense.unbind() if dense.is_nested else (dense,)
-            return type(value), [torch.Tensor.detach(part).clone() for part in parts]
-    return value
 
 
 def seen(value: Any) -> list[Any]:
