@@ -17,6 +17,7 @@
 #   make corpus                hundreds of models captured and compared with eager     (make corpus ARGS="--sample 40 --markdown docs/corpus.md")
 #   make features              small programs, one for each feature, beside torch.compile; installs the packages
 #   make scripts               training scripts of other packages against eager; installs the packages
+#   make libraries             programs of libraries that are built on torch, beside torch.compile; installs the libraries in the cache folder
 #   make docs                  the documentation's site, in build/site
 #   make build                 only (re)build the extension and refresh the editable install
 #   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
@@ -49,7 +50,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] runtime_c/operators/*.h runtime_c/operators/*.cpp guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo corpus features scripts docs wheel clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs test-kept lint types test-matrix fuzz conformance sanitize stress bench zoo corpus features scripts libraries docs wheel clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -155,6 +156,16 @@ scripts features: $(INSTALLED)
 		> build/requirements-$@.txt
 	$(BIN)/python -m pip install --quiet "torch==$$($(BIN)/python -c 'import torch; print(torch.__version__)')" --requirement build/requirements-$@.txt
 	$(BIN)/python tools/bench/$@.py $(ARGS)
+
+# Without dependencies and outside the environment: torch and what comes with it stay as they are.
+LIBRARIES := $(CACHE)/libraries
+$(LIBRARIES)/.installed: tools/bench/libraries.txt | $(INSTALLED)
+	@rm -rf "$(LIBRARIES)"
+	$(BIN)/python -m pip install --quiet --no-deps --target "$(LIBRARIES)" --requirement tools/bench/libraries.txt
+	@touch "$@"
+
+libraries: $(INSTALLED) $(LIBRARIES)/.installed
+	$(BIN)/python -m tools.bench.libraries --packages "$(LIBRARIES)" --markdown docs/libraries.md $(ARGS)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m mkdocs build --quiet --strict $(ARGS)

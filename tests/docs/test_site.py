@@ -23,6 +23,7 @@ WITHOUT_EXAMPLES = {
     "features.md": "a generated table",
     "training.md": "a generated table",
     "scripts.md": "a generated table",
+    "libraries.md": "a generated table",
     "checkpointing.md": "a generated table",
     "shapes-table.md": "a generated table",
     "load-table.md": "a generated table",
