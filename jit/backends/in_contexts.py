@@ -12,6 +12,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.backends.calling import call_backend, dropping, forget_tensors, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
+from framejit.backends.detached_results import detaching, keep_attached, returns_detached_view
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.grad_mode import detach_views
@@ -58,6 +59,7 @@ def compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool
         frozen = freeze(inner)
         inner = frozen.request
     detach_views(inner.gm)
+    detached = keep_attached(inner.gm)
     keep_order(inner.gm, inner.fake_mode)
     annotate(inner)
     if any(is_distributed(type(node.meta.get("example_value"))) for node in inner.gm.graph.nodes):
@@ -67,10 +69,13 @@ def compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
         # AOTAutograd makes results that are views of an input again, from another tensor if it has replaced inputs that overlap.
-        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory([info.value for info in inner.inputs]), **BACKWARD_AUTOCAST):
+        by_geometry = share_memory([info.value for info in inner.inputs]) or returns_detached_view(inner.gm.graph)
+        with functorch_config.patch(view_replay_for_aliased_outputs=not by_geometry, **BACKWARD_AUTOCAST):
             fn, boxed = unbox(_call_or_leave(inner, examples))
         guards = contexts.guards(request)
         forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
+    if detached:
+        fn, boxed = detaching(fn, boxed, detached), True
     if frozen is not None:
         fn, boxed = dropping(fn, boxed, frozen.kept), True
         guards += [FrozenInputGuard(index if floats is None else floats.kept[index]) for index in frozen.frozen]
