@@ -175,7 +175,7 @@ def test_sums_are_of_what_both_compilers_ran(tmp_path: Path, monkeypatch: pytest
     def compared(self: Runner, compiler: str, backend: str) -> records.Result:
         ran.append((self.key, compiler))
         if (self.key, compiler) == ("kornia:canny", "torch"):
-            return records.Result(error="no answer within 120 s")
+            return records.Result(error=f"{library_runs.TOO_LONG}: more than 60 s of processor time")
         return records.Result(graphs=2, breaks=1 if compiler == "framejit" else 3, reasons=["FJ039 `if x:`"], first_call=0.5)
 
     monkeypatch.setattr(Runner, "compared", compared)

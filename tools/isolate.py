@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import resource
@@ -15,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY = 7 << 30
-"""Bytes of data that a process may have for which `limit_memory` is called."""
+"""Bytes of data that a process may have for which `limit` is called."""
 
 
 class Crash(Exception):
@@ -64,9 +65,11 @@ def call(function: Callable[..., Any], *args: Any, timeout: float = 600, fresh: 
     return result
 
 
-def limit_memory() -> None:
-    """Called in a process of its own: makes it fail where it would take the machine's memory."""
+def limit(seconds: float | None = None) -> None:
+    """Called in a process of its own: makes it fail where it would take the machine's memory, or end after so many seconds of processor time."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds) + 5))
 
 
 def _run(sender: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:

@@ -207,7 +207,7 @@ def copied(model: nn.Module) -> nn.Module:
 
 def run(entry: Entry, compiler: str, measures: list[str], threads: int = 1) -> dict[str, Any]:
     """All measures of an entry with one compiler, as a record for the file of results; runs in a process of its own."""
-    isolate.limit_memory()
+    isolate.limit()
     quiet()
     torch.set_num_threads(threads)
     record: dict[str, Any] = {"entry": entry.key, "compiler": compiler, "model": "", "excluded": "", "measures": {}}

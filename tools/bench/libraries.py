@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", help="comma-separated names of libraries, or of programs as library:name")
     parser.add_argument("--backend", default="eager", help="eager (the default, compared bit for bit), aot_eager or inductor")
     parser.add_argument("--compilers", default="framejit,torch", help="comma-separated (default framejit,torch)")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds after which a program is given up (default 120)")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds of processor time after which a program is given up (default 60)")
     parser.add_argument("--packages", type=Path, default=PACKAGES, help="the folder in which the libraries are (default: where make libraries puts them)")
     parser.add_argument("--results", type=Path, default=RECORDS, help=f"the file of results (default {RECORDS})")
     parser.add_argument("--again", action="store_true", help="run again what is in the file of results")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from tools.bench import markdown
+from tools.bench import library_runs, markdown
 from tools.bench.library_programs import LIBRARIES, Listed, listed
 from tools.bench.records import Record
 
@@ -48,12 +48,12 @@ def counted(results: Results, library: str | None = None) -> list[Listed]:
 
 def ended(result: Record | None) -> bool:
     """Return whether a program ran to its end, or raised: not if it has no result, took too long, or isn't counted."""
-    return result is not None and not result["excluded"] and not result["error"].startswith("no answer within")
+    return result is not None and not result["excluded"] and not result["error"].startswith(library_runs.TOO_LONG)
 
 
 def _introduction(results: Results, days: Sequence[str]) -> str:
     programs, both = len(listed()), len(counted(results))
-    slow = sum(result["error"].startswith("no answer within") for (_, compiler), result in results.items() if compiler == "torch")
+    slow = sum(result["error"].startswith(library_runs.TOO_LONG) for (_, compiler), result in results.items() if compiler == "torch")
     ran = "" if not days else f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}"
     return "\n".join([
         "# Programs of libraries",
@@ -79,7 +79,7 @@ def _introduction(results: Results, days: Sequence[str]) -> str:
         "- *uncompiled*: a part of the program runs without being compiled. torch.compile doesn't report it, and counts no break where it gives up a loop.",
         "- *first s* are the processor seconds until the first result.",
         "",
-        f"Both compilers ran {both} of the programs to their end; torch.compile took longer than two minutes for {slow}, whose cells are `-`. The sums are",
+        f"Both compilers ran {both} of the programs to their end; torch.compile took longer than a minute for {slow}, whose cells are `-`. The sums are",
         f"those of the {both} programs that both ran.",
         "",
     ])  # fmt: skip

@@ -23,6 +23,10 @@ from tools.check import answering, describe
 from tools.compilers import COMPILERS, Backend, Compiler, one_line, quiet
 from tools.measure import Mismatch, largest_error, seed_everything
 
+TOO_LONG = "took too long"
+"""Begins the error of a program that was given up."""
+WAITING = 12
+"""A process is waited for so many times longer than the processor time that it may take."""
 ROUNDING = 1e-4
 """Errors up to this one, relative to the tensor in which they are, are those of another order of the same operations, repeated in a few training steps."""
 
@@ -42,9 +46,9 @@ class Observation:
     result: Result
 
 
-def observe(key: str, compiler_name: str, backend: str, packages: Path, asks: bool = False) -> bytes:
+def observe(key: str, compiler_name: str, backend: str, packages: Path, asks: bool, seconds: float) -> bytes:
     """Runs a program; in a process of its own. Returns an `Observation`, pickled: torch would share the memory of tensors between the processes otherwise."""
-    isolate.limit_memory()
+    isolate.limit(seconds)
     quiet()
     torch.set_num_threads(1)
     # At the end: what the environment has is taken from there.
@@ -115,16 +119,21 @@ class Timed:
 class Runner:
     """Runs a program with one compiler after another, each in a process of its own; the run in eager is made once, when it is needed."""
 
-    def __init__(self, key: str, packages: Path, timeout: float) -> None:
-        self.key, self.packages, self.timeout = key, packages, timeout
+    def __init__(self, key: str, packages: Path, seconds: float) -> None:
+        self.key, self.packages, self.seconds = key, packages, seconds
         self._eager: Observation | None = None
 
     def observed(self, compiler: str, backend: str, asks: bool = False) -> Observation:
-        """A run; a process that dies or hangs is an error of its own kind."""
+        """A run; a process that dies or takes too long is an error of its own kind."""
+        seconds = self.seconds
         try:
-            return pickle.loads(isolate.call(observe, self.key, compiler, backend, self.packages, asks, timeout=self.timeout))
+            # Other programs may have most of the processor's time.
+            pickled = isolate.call(observe, self.key, compiler, backend, self.packages, asks, seconds, timeout=WAITING * seconds)
+            return pickle.loads(pickled)
         except isolate.Crash as crash:
-            return Observation([], str(crash).strip().splitlines()[-1], Result())
+            text = str(crash).strip().splitlines()[-1]
+            slow = "SIGXCPU" in text or text.startswith("no answer")
+            return Observation([], f"{TOO_LONG}: more than {seconds:.0f} s of processor time" if slow else text, Result())
 
     def eager(self) -> Observation:
         """The run in eager."""
