@@ -18,11 +18,15 @@ COMPILERS = ("framejit", "torch")
 VERSIONS = Path(__file__).with_suffix("").with_name("libraries.txt")
 DISTRIBUTIONS = {"open_clip": "open-clip-torch", "pyro": "pyro-ppl"}
 """Libraries that are installed under another name than they are imported by."""
+DIFFERENCES = (
+    "A difference of training steps needn't be a mistake: torch.compile computes the steps of optimizers with other roundings, and Adam makes large steps of a "
+    "gradient that is zero but for rounding, such as that of a bias before a norm."
+)
 MOST_REASONS = 4
 Results = dict[tuple[str, str], Record]
 """Results by the name of the entry and the compiler."""
 
-SUMMARY = ("library", "compiler", "programs", "whole", "breaks", "recompiles", "uncompiled", "wrong", "failed", "first call s")
+SUMMARY = ("library", "compiler", "programs", "whole", "breaks", "recompiles", "uncompiled", "differs", "failed", "first call s")
 PROGRAMS = ("program", "what it does", "framejit", "torch", "framejit: result", "torch: result", "framejit: first s", "torch: first s")
 
 
@@ -47,12 +51,13 @@ def counted(results: Results, library: str | None = None) -> list[Listed]:
 
 
 def ended(result: Record | None) -> bool:
-    """Return whether a program ran to its end, or raised: not if it has no result, took too long, or isn't counted."""
-    return result is not None and not result["excluded"] and not result["error"].startswith(library_runs.TOO_LONG)
+    """Return whether a program ran to its end."""
+    return result is not None and not result["excluded"] and not result["error"]
 
 
 def _introduction(results: Results, days: Sequence[str]) -> str:
     programs, both = len(listed()), len(counted(results))
+    failed = [_failures(results, compiler) for compiler in COMPILERS]
     slow = sum(result["error"].startswith(library_runs.TOO_LONG) for (_, compiler), result in results.items() if compiler == "torch")
     ran = "" if not days else f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}"
     return "\n".join([
@@ -74,13 +79,15 @@ def _introduction(results: Results, days: Sequence[str]) -> str:
         f"{_versions()}. The records are in `tools/bench/libraries.jsonl`.",
         "",
         "- *breaks* and *recompiles* are counted over all calls, three or four of each program; *whole* is a program that is one graph, or one for each size.",
-        "- *result*: *same* is bit for bit as in eager; *rounding* differs from it by up to 1e-4 of a tensor's largest value; *wrong* is any other difference.",
+        "- *result*: *same* is bit for bit as in eager; *rounding* differs from it by up to 1e-4 of a tensor's largest value; *differs* by more.",
+        f"- {DIFFERENCES}",
         "- *asks*: the library asks `torch.compiler.is_compiling()` and computes in another way then; the results are eager's where the answer is yes.",
         "- *uncompiled*: a part of the program runs without being compiled. torch.compile doesn't report it, and counts no break where it gives up a loop.",
+        "- *failed*: the compiled program raises what eager doesn't, or takes more than a minute of processor time.",
         "- *first s* are the processor seconds until the first result.",
         "",
-        f"Both compilers ran {both} of the programs to their end; torch.compile took longer than a minute for {slow}, whose cells are `-`. The sums are",
-        f"those of the {both} programs that both ran.",
+        f"Both compilers ran {both} of the programs to their end; framejit failed in {failed[0]} and torch.compile in {failed[1]}. {slow} of these took",
+        f"too long. All sums but those of failures are of the {both} programs that both ran.",
         "",
     ])  # fmt: skip
 
@@ -100,8 +107,15 @@ def _summary(results: Results) -> str:
     rows = []
     for library in (*LIBRARIES, None):
         programs = counted(results, library)
-        rows += [(library or "all", compiler, *_sums([results[found.key, compiler] for found in programs])) for compiler in COMPILERS if programs]
+        for compiler in COMPILERS if programs or _failures(results, "torch", library) else ():
+            *sums, seconds = _sums([results[found.key, compiler] for found in programs])
+            rows.append((library or "all", compiler, *sums, str(_failures(results, compiler, library)), seconds))
     return "\n".join(["## All libraries", "", markdown.table(SUMMARY, rows, right=range(2, len(SUMMARY))), ""])
+
+
+def _failures(results: Results, compiler: str, library: str | None = None) -> int:
+    """The number of programs, of a library or all, in which a compiler failed."""
+    return sum(bool(result["error"]) for (key, name), result in results.items() if name == compiler and library in (None, key.partition(":")[0]))
 
 
 def _sums(results: Sequence[Record]) -> tuple[str, ...]:
@@ -114,7 +128,6 @@ def _sums(results: Sequence[Record]) -> tuple[str, ...]:
         str(sum(result["recompiles"] for result in results)),
         str(sum(bool(result["uncompiled"]) for result in results)),
         str(sum(bool(result["wrong"]) for result in results)),
-        str(sum(bool(result["error"]) for result in results)),
         f"{statistics.median(calls):.2f}" if calls else "-",
     )
 
@@ -130,7 +143,7 @@ def _behind(results: Results) -> str:
         f"- More breaks than torch.compile (breaks/recompiles): {', '.join(fewer) or 'none'}.",
         f"- More recompiles: {', '.join(again) or 'none'}.",
         f"- A first call that takes longer: {', '.join(slower) or 'none'}.",
-        f"- Wrong, failed, or with a part that runs uncompiled: {', '.join(bad) or 'none'}.",
+        f"- Different from eager, failed, or with a part that runs uncompiled: {', '.join(bad) or 'none'}.",
     ]
     return "\n".join(["## Where framejit is behind", "", *lines, ""])
 
@@ -151,7 +164,7 @@ def _library(library: str, results: Results) -> str:
 
 def _counts(result: Record | None) -> str:
     """Breaks and recompiles, with the number of graphs if there are several without a break."""
-    if result is None or not ended(result) or result["error"]:
+    if result is None or not ended(result):
         return "-"
     graphs = f" in {result['graphs']} graphs" if not result["breaks"] and result["graphs"] > 1 else ""
     return f"{result['breaks']}/{result['recompiles']}{graphs}"
@@ -163,9 +176,9 @@ def _seconds(result: Record | None) -> str:
 
 def _verdict(result: Record | None) -> str:
     """How a result compares with eager's, in a few words."""
-    if result is None or not ended(result):
+    if result is None or result["excluded"] or result["error"].startswith(library_runs.TOO_LONG):
         return "-"
-    text = "failed" if result["error"] else "wrong" if result["wrong"] else f"rounding, {result['rounding']:.0e}" if result["rounding"] else "same"
+    text = "failed" if result["error"] else "differs" if result["wrong"] else f"rounding, {result['rounding']:.0e}" if result["rounding"] else "same"
     return text + (", asks" if result["asks"] else "") + (", uncompiled" if result["uncompiled"] else "")
 
 
@@ -173,22 +186,27 @@ def _aot(results: dict[str, Record]) -> str:
     """The programs with AOTAutograd, which is compared up to rounding."""
     if not results:
         return ""
-    good = [result for result in results.values() if result["verdict"] in ("whole", "broken")]
+    good = [result for result in results.values() if not (result["wrong"] or result["error"])]
     exact = sum(not result["rounding"] for result in good)
-    odd = [
-        f"- `{key}`: {result['verdict']}: {result['wrong'] or result['error'] or '; '.join(result['uncompiled'][:1])}"
-        for key, result in results.items()
-        if result["verdict"] in ("wrong", "failed", "uncompiled")
-    ]
+    odd = [f"- `{key}`: {text}" for key, result in results.items() if (text := _oddity(result))]
     return "\n".join([
         "## With AOTAutograd",
         "",
-        f"With `--backend aot_eager`, {len(good)} of {len(results)} programs give eager's results, {exact} of them bit for bit and the others up to rounding:",
-        "operators are taken apart there, which rounds otherwise.",
+        f"With `--backend aot_eager`, {len(results)} programs have run so far with framejit. {len(good)} of them give eager's results, {exact} bit for bit and",
+        "the others up to rounding: operators are taken apart there. The first step of an optimizer, which makes its state, runs uncompiled (FJ040).",
         "",
         *odd,
         "",
     ])  # fmt: skip
+
+
+def _oddity(result: Record) -> str:
+    """What is unlike eager about a program with AOTAutograd, or runs uncompiled there; empty if nothing is."""
+    uncompiled = [text for text in result["uncompiled"] if "FJ040" not in text]
+    for word in ("wrong", "error"):
+        if result[word]:
+            return f"{'differs' if word == 'wrong' else 'failed'}: {result[word]}"
+    return f"uncompiled: {'; '.join(uncompiled)}" if uncompiled else ""
 
 
 def _excluded(results: Results) -> str:
