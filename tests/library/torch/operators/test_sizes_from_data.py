@@ -1,4 +1,4 @@
-"""torch.unique_consecutive along any dimension."""
+"""Operators whose results' sizes depend on data."""
 
 from __future__ import annotations
 
@@ -43,3 +43,21 @@ def test_sizes_of_the_results_are_those_of_eager(name: str, shape: tuple[int, ..
 def test_a_dimension_out_of_range_raises_as_in_eager():
     with pytest.raises(IndexError):
         framejit.compile(CALLS["method by name"], backend="eager")(torch.ones(3), -2)
+
+
+MASKS = {"of more rows": (4,), "of one row": (3, 4), "of both": (3, 1), "of the same size": (2, 3, 4)}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_select_elements_as_often_as_they_are_broadcast(name: str, dynamic: bool | None):
+    def chosen(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        all_of_them = x.masked_select(mask)
+        return len(all_of_them) > x.numel(), torch.masked_select(x, mask=mask), all_of_them * 2
+
+    framejit.reset()
+    compiled = framejit.compile(chosen, dynamic=dynamic)
+    for _ in range(2):
+        x, mask = torch.randn(MASKS[name]), torch.rand(2, 3, 4) > 0.1
+        for result, expected in zip(compiled(x, mask), chosen(x, mask), strict=True):
+            assert torch.equal(result, expected) if isinstance(expected, torch.Tensor) else result is expected
