@@ -42,13 +42,13 @@ class TraceShapeEnv(ShapeEnv):
             self.size_like.discard(a)
         super()._set_replacement(a, tgt, msg)
 
-    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
-        """An equal expression that is simpler. ShapeEnv takes a quotient that is rounded towards zero (`int(n / m)`) for one that is rounded down
+    def simplify(self, expr: Any, *args: Any, **kwargs: Any) -> Any:
+        """An equal expression that is simpler. `args`, `kwargs`: those that the version of torch knows. ShapeEnv takes a quotient that is rounded towards zero (`int(n / m)`) for one that is rounded down
         (torch 2.11 to 2.15): an expression with one that may be negative is left as it is.
         """
         if expr.has(TruncToInt) and not all(map(self._is_rounded_down, expr.atoms(TruncToInt))):
             return self.replace(safe_expand(expr))
-        return super().simplify(expr, size_oblivious)
+        return super().simplify(expr, *args, **kwargs)
 
     def _is_rounded_down(self, rounded: sympy.Expr) -> bool:
         """Return whether rounding towards zero is the same here as rounding down, or ShapeEnv takes it for what it is: it isn't that of an exact quotient."""
