@@ -43,8 +43,10 @@ class TraceShapeEnv(ShapeEnv):
         super()._set_replacement(a, tgt, msg)
 
     def simplify(self, expr: Any, *args: Any, **kwargs: Any) -> Any:
-        """An equal expression that is simpler. `args`, `kwargs`: those that the version of torch knows. ShapeEnv takes a quotient that is rounded towards zero (`int(n / m)`) for one that is rounded down
-        (torch 2.11 to 2.15): an expression with one that may be negative is left as it is.
+        """An equal expression that is simpler. `args`, `kwargs`: those that the version of torch knows.
+
+        ShapeEnv takes a quotient that is rounded towards zero (`int(n / m)`) for one that is rounded down (torch 2.11 to 2.15). An expression with one that
+        may be negative is left as it is.
         """
         if expr.has(TruncToInt) and not all(map(self._is_rounded_down, expr.atoms(TruncToInt))):
             return self.replace(safe_expand(expr))

@@ -20,24 +20,28 @@ def fresh() -> None:
 
 def checked(xs, ys):
     a = xs[0].sin()
-    if not all(torch.equal(given, known) for given, known in zip(xs, ys, strict=True)):
+    are_equal = (torch.equal(given, known) for given, known in zip(xs, ys, strict=True))  # in a variable: from Python 3.14 on, it would be written out as a loop
+    if not all(are_equal):
         raise RuntimeError("other inputs")
     return a * 2
 
 
 def chosen(xs, ys):
-    if any(torch.equal(given, known) for given, known in zip(xs, ys, strict=True)):
+    are_equal = (torch.equal(given, known) for given, known in zip(xs, ys, strict=True))
+    if any(are_equal):
         return xs[0] * 2
     return ys[0] + xs[1]
 
 
 def returned(xs, ys):
-    return xs[0] + 1, all([(given > known).any() for given, known in zip(xs, ys)]), any(torch.isfinite(given).all() for given in xs)
+    are_finite = (torch.isfinite(given).all() for given in xs)
+    return xs[0] + 1, all([(given > known).any() for given, known in zip(xs, ys)]), any(are_finite)
 
 
 def of_items(xs, ys):
     values = [(given - known).abs().max().item() for given, known in zip(xs, ys)]
-    return xs[0] * 2 if all(value < 0.5 for value in values) else xs[1] * 3
+    are_small = (value < 0.5 for value in values)
+    return xs[0] * 2 if all(are_small) else xs[1] * 3
 
 
 def with_known_items(xs, ys):
