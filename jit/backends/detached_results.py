@@ -22,7 +22,10 @@ def returns_detached_view(graph: fx.Graph) -> bool:
 
 
 def _places(graph: fx.Graph) -> list[int]:
-    """The indices of results without a gradient that lie in the memory of a view with one, which is no view of an input."""
+    """The indices of results without a gradient that lie in the memory of a view with one, which is no view of an input. None in a graph that computes
+    gradients itself: the records of its results may be used up."""
+    if graph.find_nodes(op="call_function", target=torch.autograd.grad):
+        return []
     of_inputs = {memory_of(node) for node in graph.find_nodes(op="placeholder")}
     views = {memory_of(node) for node in graph.nodes if node.op != "placeholder" and _is_recorded_view(node.meta.get("example_value"))} - of_inputs - {None}
     if not views:
