@@ -16,6 +16,7 @@ from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
 from framejit.graph.cast_views import make_cast_views
 from framejit.graph.fake_mode import without_gradients
+from framejit.graph.graph_inputs import has_symbolic_sizes
 from framejit.graph.parts import PartsContext
 from framejit.graph.rewrites import rewrite_for_aot_autograd
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
@@ -76,9 +77,11 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
         mode.cache_enabled = request.fake_mode.cache_enabled
     context = TracingContext(mode)
     context.module_context.nn_modules = dict(request.modules)
-    for info in request.inputs:
+    for info, node in zip(request.inputs, request.gm.graph.find_nodes(op="placeholder"), strict=True):
         if isinstance(info.value, torch.Tensor) and not _is_faked_here(request, info):
-            context.tensor_to_context[info.value] = info.symbolic_context or _all_static(info)
+            # The trace has made the base of a view with constant sizes. If only the base is in the graph, its sizes are no symbols for the backend either.
+            is_made_so = info.symbolic_context is not None and (info.is_wrapper or has_symbolic_sizes(node.meta["example_value"]))
+            context.tensor_to_context[info.value] = info.symbolic_context if is_made_so else _all_static(info)
     compile_id = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
     before = len(request.shape_env.guards) if request.shape_env is not None else 0
     leaves_out = without_gradients() if request.shape_env is not None else contextlib.nullcontext()

@@ -363,3 +363,17 @@ def test_a_backend_that_declares_a_range_gets_no_other_symbolic_sizes(sizes_seen
 def test_ranges_that_are_none(sizes_seen, options, text: str) -> None:
     with pytest.raises(framejit.ConfigError, match=text):
         framejit.register_backend(sizes_seen[0], "odd", **options)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_base_whose_view_has_only_been_looked_at(backend: str) -> None:
+    """The base is made with the view, with constant sizes; the graph has only the base."""
+
+    def in_a_row(view, base):
+        return base.view(base.shape[0] * 3) * 2 if view.is_contiguous() else base
+
+    def make(n: int):
+        base = torch.randn(n, 3)
+        return base[1:], base
+
+    assert sweep(in_a_row, make, [(n,) for n in (4, 5, 6)], backend=backend, dynamic=True)["fallbacks"] == 0
