@@ -80,7 +80,8 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
     for info, node in zip(request.inputs, request.gm.graph.find_nodes(op="placeholder"), strict=True):
         if isinstance(info.value, torch.Tensor) and not _is_faked_here(request, info):
             # The trace has made the base of a view with constant sizes. If only the base is in the graph, its sizes are no symbols for the backend either.
-            is_made_so = info.symbolic_context is not None and (info.is_wrapper or has_symbolic_sizes(node.meta["example_value"]))
+            fake = node.meta.get("example_value")
+            is_made_so = info.symbolic_context is not None and (fake is None or info.is_wrapper or has_symbolic_sizes(fake))
             context.tensor_to_context[info.value] = info.symbolic_context if is_made_so else _all_static(info)
     compile_id = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
     before = len(request.shape_env.guards) if request.shape_env is not None else 0
