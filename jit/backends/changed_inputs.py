@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd import descriptors
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
 from framejit.backends.memory import value_of, views_of
@@ -24,11 +26,11 @@ def partition_with_copies(
     """Divide AOTAutograd's joint graph into a forward and a backward graph as `partition` does, but so that the backward graph takes no input that the
     forward graph changes.
 
-    torch's partitioner assumes that an input costs nothing to save, and has the backward graph recompute what follows from it; but by then
-    the `copy_` at the end of the forward graph has written to it. So everything that is computed from such an input is computed from a copy, which may be
-    saved, but isn't made a second time. If the backward graph doesn't need the copy, the forward graph does without it.
+    torch's partitioner assumes that an input costs nothing to save, and has the backward graph recompute what follows from it; but by then the input has its
+    new data. So everything that is computed from such an input is computed from a copy, which may be saved, but isn't made a second time. If the backward
+    graph doesn't need the copy, the forward graph does without it.
     """
-    for changed in list(changed_inputs(gm.graph)):
+    for changed in changed_inputs(gm.graph):
         insert_copy(gm.graph, changed)
     forward, backward = partition(gm, joint_inputs, **kwargs)
     copies = [node for node in forward.graph.nodes if COPY in node.meta]
@@ -41,11 +43,28 @@ def partition_with_copies(
     return forward, backward
 
 
-def changed_inputs(joint: fx.Graph) -> Iterator[fx.Node]:
-    """The placeholders that the forward pass changes: AOTAutograd ends it with a `copy_` to each."""
+def changed_inputs(joint: fx.Graph) -> dict[fx.Node, None]:
+    """The placeholders whose data a call changes. AOTAutograd ends the forward pass with a `copy_` to each; if autograd has to record the change, the graph
+    returns the new data instead, and they are copied to the input after it."""
+    found: dict[fx.Node, None] = {}
     for node in joint.find_nodes(op="call_function", target=ATEN.copy_.default):
         if node.args[0].op == "placeholder" and node.meta.get("partitioner_tag") != "must_be_in_backward":
-            yield node.args[0]
+            found[node.args[0]] = None
+    inputs = {node.meta["desc"]: node for node in joint.find_nodes(op="placeholder") if "desc" in node.meta}
+    for described in pytree.tree_leaves(joint.output_node().meta.get("desc")):
+        changed = inputs.get(changed_by(described))
+        if changed is not None:
+            found[changed] = None
+    return found
+
+
+def changed_by(described: object) -> object:
+    """AOTAutograd's description of the input to which this result, or the tensor subclass that it is a part of, is copied after the graph; None if there is
+    none."""
+    if isinstance(described, descriptors.SubclassGetAttrAOTOutput):
+        whole = changed_by(described.base)
+        return descriptors.SubclassGetAttrAOTInput(whole, described.attr) if isinstance(whole, descriptors.AOTInput) else None
+    return described.mutated_input if isinstance(described, descriptors.InputMutationAOTOutput) else None
 
 
 def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:

@@ -164,6 +164,43 @@ def test_a_second_call_changes_the_data_before_the_backward_pass(program: Progra
     check(program, backend, calls=2)
 
 
+def gated(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x *= weight.sum()
+    return x * 2
+
+
+def changed_twice(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x.mul_(weight).tanh_()
+    return x + 1
+
+
+def a_part(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    x[1:] *= weight[1:]
+    return x.square()
+
+
+def both_are_changed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    weight *= x.tanh()
+    x *= weight
+    return x * weight
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [gated, changed_twice, a_part, both_are_changed])
+def test_a_change_that_autograd_records(program, backend):
+    """The backward pass needs what the input held before."""
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    for chosen in ([0], [1], [0, 1, 2]):
+        found = []
+        for run in (program, compiled):
+            leaves = [torch.linspace(0.5, 2, 4).requires_grad_(), torch.linspace(-1, 1, 4).requires_grad_()]
+            x, weight = leaves[0] * 3, leaves[1] + 1
+            results = [run(x, weight), x, weight]
+            sum(results[place].sum() for place in chosen).backward()
+            found.append([*[result.detach() for result in results], *[leaf.grad for leaf in leaves]])
+        torch.testing.assert_close(*found)
+
+
 @BACKENDS
 def test_sizes_that_vary(backend: str) -> None:
     def program(x: torch.Tensor, seen: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -77,6 +77,42 @@ class Exits(Heads):
         return {"early": one, "late": self.first(one), "losses": (self.second(one), one.sum())}
 
 
+class ChangedAfterABreak(Heads):
+    """The second graph changes one of its inputs with another."""
+
+    def forward(self, x):
+        loss, other, hidden = self.first(x), self.second(x), self.body(x)
+        framejit.graph_break()
+        loss += other
+        return loss * 2, hidden * 3
+
+
+class ReturnedAsChanged(Heads):
+    def forward(self, x):
+        loss, other, hidden = self.first(x), self.second(x), self.body(x)
+        framejit.graph_break()
+        return loss.add_(other), hidden * 3
+
+
+class ChangedAndDropped(Heads):
+    """No result depends on what is changed."""
+
+    def forward(self, x):
+        hidden, loss = self.body(x), self.first(x)
+        framejit.graph_break()
+        hidden *= 2
+        return loss * 2, loss + 1
+
+
+class ListOfLosses(Heads):
+    def forward(self, x):
+        losses = [self.first(x).sum()]
+        framejit.graph_break()
+        losses.append(self.second(x).sum())
+        losses[0] += losses[1]
+        return losses[0] / 2, losses[1]
+
+
 class Branches(Heads):
     def forward(self, x):
         one, two = self.first(x), self.second(self.body(x))
@@ -114,6 +150,7 @@ def from_each(model, called):
 
 
 CLASSES = [Heads, DetachedHead, HeadUnderNoGrad, ViewsOfOneTensor, ChangedInPlace, ViewOfInput, ViewsBesideWhatIsComputed, Discriminator, Exits, Branches]
+CLASSES += [ChangedAfterABreak, ReturnedAsChanged, ChangedAndDropped, ListOfLosses]
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from framejit.graph.autograd_node import tensors_of
+from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import node_of
 from framejit.graph.metadata import UNRECORDED
 from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
@@ -21,19 +22,21 @@ def partly_reached(graph: fx.Graph, spent: Iterable[int]) -> dict[int, frozenset
 
     `spent`: indices of results that can't be differentiated. An input counts as reached if either autograd has recorded a path for the fakes, or
     nodes that require gradients lead from it to the result: the record includes in-place changes, the nodes include what fakes don't record.
+    An input that the graph changes is a result, too; what only that depends on is included, with no indices.
     """
     inputs = [node.meta["example_value"] for node in graph.find_nodes(op="placeholder")]
     outputs = output_nodes(graph)
     left_out = frozenset(spent)
     differentiable = [index for index, node in enumerate(outputs) if index not in left_out and requires_grad(node.meta["example_value"])]
-    if len(differentiable) < 2:
+    has_changed = any(requires_grad(fake) and version_of(fake) for fake in inputs)
+    if len(differentiable) + has_changed < 2:
         return {}
     by_nodes = reached_by_nodes(graph, [outputs[index] for index in differentiable])
     by_record = reached_by_record([outputs[index].meta["example_value"] for index in differentiable], inputs)
     found: dict[int, frozenset[int]] = {}
     for index, node in enumerate(graph.find_nodes(op="placeholder")):
         mask = by_nodes.get(node, 0) | by_record.get(index, 0)
-        if mask and requires_grad(inputs[index]) and mask != (1 << len(differentiable)) - 1:
+        if (mask or has_changed) and requires_grad(inputs[index]) and mask != (1 << len(differentiable)) - 1:
             found[index] = frozenset(result for bit, result in enumerate(differentiable) if mask >> bit & 1)
     return found
 
@@ -79,28 +82,40 @@ def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node], ends: Set[fx.N
 
 
 def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Mapping[int, int]:
-    """The results from which autograd's record leads to inputs, by the index of the input, as bits."""
-    leaves = {id(fake): index for index, fake in enumerate(inputs) if requires_grad(fake)}
-    ends = {node: index for index, fake in enumerate(inputs) if requires_grad(fake) and (node := node_of(fake)) is not None}
+    """The results from which autograd's record leads to inputs, by the index of the input, as bits.
+
+    The record of an input that the graph has changed in place leads to what it was changed with as well. Where such a record began isn't known any more:
+    a path that ends at no known input counts as one to each changed input.
+    """
+    recorded = {index: node_of(fake) for index, fake in enumerate(inputs) if requires_grad(fake)}
+    changed = [index for index, node in recorded.items() if node is not None and version_of(inputs[index])]
+    leaves = {id(inputs[index]): [index] for index in recorded if index not in changed}
+    ends = {node: [index] for index, node in recorded.items() if node is not None and index not in changed}
     masks: dict[Any, int] = {}
     found: dict[int, int] = {}
+
+    def reach(reached: Iterable[int], mask: int) -> None:
+        for index in reached:
+            found[index] = found.get(index, 0) | mask
+
     for bit, fake in enumerate(results):
         if id(fake) in leaves:
-            found[leaves[id(fake)]] = found.get(leaves[id(fake)], 0) | 1 << bit
+            reach(leaves[id(fake)], 1 << bit)
         elif (node := node_of(fake)) is not None:
             masks[node] = masks.get(node, 0) | 1 << bit
-    for node in in_order(masks, ends):
-        end = ends.get(node, leaves.get(id(getattr(node, "variable", None))))
-        if end is not None:
-            found[end] = found.get(end, 0) | masks[node]
-            continue
-        for following, _ in node.next_functions:
-            if following is not None:
-                masks[following] = masks.get(following, 0) | masks[node]
+    for node in in_order(masks, ends.keys()):
+        following = [after for after, _ in node.next_functions if after is not None]
+        if node in ends:
+            reach(ends[node], masks[node])
+        elif not following:
+            reach(leaves.get(id(getattr(node, "variable", None)), changed), masks[node])
+        else:
+            for after in following:
+                masks[after] = masks.get(after, 0) | masks[node]
     return found
 
 
-def in_order(roots: Iterable[Any], ends: Mapping[Any, int]) -> list[Any]:
+def in_order(roots: Iterable[Any], ends: Set[Any]) -> list[Any]:
     """The autograd nodes that roots lead to, each before those that it leads to; no further than to the ends."""
     order: list[Any] = []
     seen: set[Any] = set()
