@@ -18,6 +18,8 @@ from framejit.torch_state.gradient_edges import edge_of, requires_grad
 
 AOT_NODE = "CompiledFunctionBackward"
 """The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
+COPY_NODE = "CopyBackwards"
+"""The type of the node by which an input gets its new data after the graph; the gradient of these goes to its second edge."""
 MOST_VIEWS = 8
 """The most views that AOTAutograd makes of a result, and that are followed back to it."""
 
@@ -26,7 +28,7 @@ class Positions:
     """The places at which gradients of a compiled graph go in and come out.
 
     Attributes:
-        result: the index of a result that AOTAutograd's node has returned.
+        result: the index of a result that AOTAutograd's node has returned, or `~index` of an input that was changed.
         known: the places, among the node's results, of those for which the dependent inputs are known.
         needs: for places among the gradients of the node's inputs, the places of the results that the inputs depend on.
         indices: the indices of these inputs among the inputs of the graph, by their places.
@@ -48,30 +50,33 @@ class Positions:
 
 
 def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mapping[int, frozenset[int]]) -> Callable[..., Any]:
-    """`fn`, such that inputs with these indices get no gradient from a backward pass that reaches none of the results in their set.
+    """`fn`, such that inputs with these indices get no gradient from a backward pass that reaches none of the results in their set. `~index` in a set stands
+    for an input that `fn` changes, which is a result, too.
 
     The first call that autograd records shows where the gradients go in and come out; if that can't be found out, `fn` runs as it is.
     """
     positions: Positions | None = None
     is_unknown = False
     needed = tuple(reached.items())  # the entry may be written to disk, with what this function refers to
+    changed = tuple({~index for results in reached.values() for index in results if index < 0})
 
     def run(*args: Any) -> Any:
         nonlocal positions, is_unknown
         if is_unknown:
             return fn(*args)
         inputs = args[0] if boxed else args
+        written = {~index: inputs[index] for index in changed}
         if positions is None:
             edges, references = [edge_of(value) for value in inputs], references_to_inner(inputs, dict(needed))
             results = fn(*args)
-            positions = positions_of(results, edges, dict(needed))
+            positions = positions_of(dict(enumerate(results)) | written, edges, dict(needed))
             is_unknown = positions is None
             if positions is None:
                 return results
         else:
             references = references_to_inner(inputs, positions.indices.values())
             results = fn(*args)
-        node = origin_of(results[positions.result], ())[0]
+        node = origin_of(written[positions.result] if positions.result < 0 else results[positions.result], ())[0]
         if node is not None:
             inner = {place: references[index] for place, index in positions.indices.items() if index in references}
             node.register_hook(drops(positions, weakref.ref(node), inner))
@@ -137,7 +142,8 @@ class OptionalGradients:
         """`reached`: for each result that may require a gradient, the inputs that its gradients reach; `edges`: those of the inputs' gradients."""
         unrecorded = frozenset(result for result, inputs in reached.items() if not inputs and requires_grad(results[result]))
         needs = {index: frozenset(result for result, inputs in reached.items() if index in inputs) for index, edge in enumerate(edges) if edge is not None}
-        return OptionalGradients(positions_of(results, edges, {index: wanted for index, wanted in needs.items() if wanted != reached.keys()}), unrecorded)
+        partly = {index: wanted for index, wanted in needs.items() if wanted != reached.keys()}
+        return OptionalGradients(positions_of(dict(enumerate(results)), edges, partly), unrecorded)
 
 
 def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:
@@ -199,10 +205,10 @@ def is_aot_node(node: Any) -> bool:
     return type(node).__name__ == AOT_NODE
 
 
-def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[int, frozenset[int]]) -> Positions | None:
+def positions_of(results: Mapping[int, Any], edges: Sequence[Any], reached: Mapping[int, frozenset[int]]) -> Positions | None:
     """The places at which the gradients go in and come out, after the first call; `edges`: the edges of the inputs' gradients. None if they can't be found."""
     outside = [edge.node for edge in edges if edge is not None]
-    origins = {index: (node, place) for index, result in enumerate(results) for node, place in [origin_of(result, outside)] if node is not None}
+    origins = {index: (node, place) for index, result in results.items() for node, place in [origin_of(result, outside)] if node is not None}
     given = {index: origin for index, origin in origins.items() if not any(origin[0] is node for node in outside)}
     views_of_inputs = origins.keys() - given.keys()  # their gradients don't pass AOTAutograd's node
     if len({id(node) for node, _ in given.values()}) != 1:
@@ -229,7 +235,7 @@ def origin_of(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
     for _ in range(MOST_VIEWS):
         if node is None or any(node is other for other in outside) or is_aot_node(node):
             return node, place
-        if len(node.next_functions) != 1:
+        if len(node.next_functions) != (2 if type(node).__name__ == COPY_NODE else 1):
             break
-        node, place = node.next_functions[0]
+        node, place = node.next_functions[-1]
     return None, 0

@@ -174,6 +174,12 @@ def changed_twice(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
+def changed_by_functions(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    F.relu(x, inplace=True)
+    torch._foreach_mul_([x, weight], [weight.exp(), weight.cos()])
+    return torch.addcmul(x, weight, weight, out=None)
+
+
 def a_part(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     x[1:] *= weight[1:]
     return x.square()
@@ -186,7 +192,7 @@ def both_are_changed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 @BACKENDS
-@pytest.mark.parametrize("program", [gated, changed_twice, a_part, both_are_changed])
+@pytest.mark.parametrize("program", [gated, changed_twice, changed_by_functions, a_part, both_are_changed])
 def test_a_change_that_autograd_records(program, backend):
     """The backward pass needs what the input held before."""
     compiled = framejit.compile(program, backend=backend, fullgraph=True)

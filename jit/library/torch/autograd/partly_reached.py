@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from framejit.graph.autograd_node import tensors_of
-from framejit.graph.fake import version_of
+from framejit.graph.fake import storages, version_of
 from framejit.graph.gradient_paths import node_of
-from framejit.graph.metadata import UNRECORDED
+from framejit.graph.metadata import CHANGES, UNRECORDED
 from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
 from framejit.graph.prune import output_nodes
 from framejit.torch_state.gradient_edges import requires_grad
@@ -22,22 +22,33 @@ def partly_reached(graph: fx.Graph, spent: Iterable[int]) -> dict[int, frozenset
 
     `spent`: indices of results that can't be differentiated. An input counts as reached if either autograd has recorded a path for the fakes, or
     nodes that require gradients lead from it to the result: the record includes in-place changes, the nodes include what fakes don't record.
-    An input that the graph changes is a result, too; what only that depends on is included, with no indices.
+    Inputs that the graph changes are results, too: `~index` stands for them. If there are any, all inputs that require gradients are in the mapping.
     """
-    inputs = [node.meta["example_value"] for node in graph.find_nodes(op="placeholder")]
-    outputs = output_nodes(graph)
-    left_out = frozenset(spent)
-    differentiable = [index for index, node in enumerate(outputs) if index not in left_out and requires_grad(node.meta["example_value"])]
-    has_changed = any(requires_grad(fake) and version_of(fake) for fake in inputs)
-    if len(differentiable) + has_changed < 2:
+    placeholders, outputs, left_out = graph.find_nodes(op="placeholder"), output_nodes(graph), frozenset(spent)
+    inputs = [node.meta["example_value"] for node in placeholders]
+    results = [index for index, node in enumerate(outputs) if index not in left_out and requires_grad(node.meta["example_value"])]
+    changed = [index for index, fake in enumerate(inputs) if requires_grad(fake) and version_of(fake)]
+    if len(results) + len(changed) < 2:
         return {}
-    by_nodes = reached_by_nodes(graph, [outputs[index] for index in differentiable])
-    by_record = reached_by_record([outputs[index].meta["example_value"] for index in differentiable], inputs)
+    writing = changing_nodes(graph)
+    writers = [[node for storage in storages([inputs[index]]) for node in writing.get(storage, ())] for index in changed]
+    by_nodes = reached_by_nodes(graph, [*([outputs[index]] for index in results), *writers])
+    by_record = reached_by_record([*(outputs[index].meta["example_value"] for index in results), *(inputs[index] for index in changed)], inputs)
+    indices = [*results, *(~index for index in changed)]
     found: dict[int, frozenset[int]] = {}
-    for index, node in enumerate(graph.find_nodes(op="placeholder")):
+    for index, node in enumerate(placeholders):
         mask = by_nodes.get(node, 0) | by_record.get(index, 0)
-        if (mask or has_changed) and requires_grad(inputs[index]) and mask != (1 << len(differentiable)) - 1:
-            found[index] = frozenset(result for bit, result in enumerate(differentiable) if mask >> bit & 1)
+        if requires_grad(inputs[index]) and (changed or (mask and mask != (1 << len(indices)) - 1)):
+            found[index] = frozenset(result for bit, result in enumerate(indices) if mask >> bit & 1)
+    return found
+
+
+def changing_nodes(graph: fx.Graph) -> dict[int, list[fx.Node]]:
+    """The nodes that may have changed data in a storage, by the storage's key."""
+    found: dict[int, list[fx.Node]] = {}
+    for node in graph.nodes:
+        for storage in storages(fake for used in node.meta.get(CHANGES, ()) for fake in tensors_of(used.meta["example_value"])):
+            found.setdefault(storage, []).append(node)
     return found
 
 
@@ -50,7 +61,7 @@ def optional_reach(graph: fx.Graph, spent: Iterable[int]) -> OptionalReach | Non
     inputs, outputs, left_out = graph.find_nodes(op="placeholder"), output_nodes(graph), frozenset(spent)
     results = [index for index, node in enumerate(outputs) if index not in left_out and requires_grad(node.meta["example_value"])]
     roots = [*(node.args[0] for node in records), *(outputs[index] for index in results)]
-    by_nodes = reached_by_nodes(graph, roots, frozenset(records))
+    by_nodes = reached_by_nodes(graph, [[root] for root in roots], frozenset(records))
     ends = [*inputs, *records]
     by_record = reached_by_record([root.meta["example_value"] for root in roots], [node.meta["example_value"] for node in ends])
     masks = [by_nodes.get(node, 0) | by_record.get(index, 0) if requires_grad(node.meta["example_value"]) else 0 for index, node in enumerate(ends)]
@@ -66,12 +77,13 @@ def reached_ends(masks: Sequence[int], bit: int, inputs: int) -> tuple[frozenset
     return frozenset(index - inputs for index in ends if index >= inputs), frozenset(index for index in ends if index < inputs)
 
 
-def reached_by_nodes(graph: fx.Graph, results: Sequence[fx.Node], ends: Set[fx.Node] = frozenset()) -> Mapping[fx.Node, int]:
-    """The results that nodes lead to, by node, as bits. A tensor that requires no gradient, or required none when it was made, leads nowhere,
-    and nor do the `ends`."""
+def reached_by_nodes(graph: fx.Graph, results: Sequence[Sequence[fx.Node]], ends: Set[fx.Node] = frozenset()) -> Mapping[fx.Node, int]:
+    """The results that nodes lead to, by node, as bits. Each result is given by the nodes that it comes from. A tensor that requires no gradient, or required
+    none when it was made, leads nowhere, and nor do the `ends`."""
     masks: dict[fx.Node, int] = {}
-    for bit, node in enumerate(results):
-        masks[node] = masks.get(node, 0) | 1 << bit
+    for bit, nodes in enumerate(results):
+        for node in nodes:
+            masks[node] = masks.get(node, 0) | 1 << bit
     for node in reversed(graph.nodes):
         mask = 0 if node in ends or UNRECORDED in node.meta else masks.get(node, 0)
         tensors = list(tensors_of(node.meta.get("example_value")))
