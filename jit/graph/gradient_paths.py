@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -94,6 +95,22 @@ def node_of(fake: torch.Tensor) -> Any:
         return fake.grad_fn
     except RuntimeError:
         return None
+
+
+BEGINNING_OF = "framejit_beginning_of"
+
+
+def note_beginning(fake: torch.Tensor) -> None:
+    """Note where the record of an input's fake begins: once the graph has changed the input in place, its `grad_fn` is another node."""
+    node = node_of(fake)
+    if node is not None:
+        node.metadata[BEGINNING_OF] = weakref.ref(fake)
+
+
+def beginning_of(node: Any) -> torch.Tensor | None:
+    """The fake of the input whose record has begun at a node of autograd; None for other nodes."""
+    noted = node.metadata.get(BEGINNING_OF)
+    return None if noted is None else noted()
 
 
 def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:

@@ -13,6 +13,7 @@ from framejit import breaks
 from framejit.graph.cast_views import is_cast_in_parts
 from framejit.graph.demands import RestartWith
 from framejit.graph.fake import lies_elsewhere, storages
+from framejit.graph.gradient_paths import note_beginning
 from framejit.graph.inner import nodes_within
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.parts import PartsContext
@@ -137,6 +138,7 @@ class GraphInputs:
             self.state.trail.learned(self.state, self.state.cast_views.pop, id(tensor))
         self.state.fakes.belongs_to(fake, obj)
         self.state.fakes.note_version(node)
+        note_beginning(fake)
         return obj
 
     def described(self, source: Source) -> str:

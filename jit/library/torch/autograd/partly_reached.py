@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import fx
 
 from framejit.graph.autograd_node import tensors_of
 from framejit.graph.fake import storages, version_of
-from framejit.graph.gradient_paths import node_of
+from framejit.graph.gradient_paths import beginning_of, node_of
 from framejit.graph.metadata import CHANGES, UNRECORDED
 from framejit.graph.optional_records import OptionalReach, is_optional, recorded_if
 from framejit.graph.prune import output_nodes
@@ -96,15 +96,25 @@ def reached_by_nodes(graph: fx.Graph, results: Sequence[Sequence[fx.Node]], ends
 def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Mapping[int, int]:
     """The results from which autograd's record leads to inputs, by the index of the input, as bits.
 
-    The record of an input that the graph has changed in place leads to what it was changed with as well. Where such a record began isn't known any more:
-    a path that ends at no known input counts as one to each changed input.
+    The record of an input that the graph has changed in place leads to what it was changed with, and then to where it began. If that isn't known, as for
+    some views, a path that ends at no known input counts as one to each changed input.
     """
     recorded = {index: node_of(fake) for index, fake in enumerate(inputs) if requires_grad(fake)}
     changed = [index for index, node in recorded.items() if node is not None and version_of(inputs[index])]
     leaves = {id(inputs[index]): [index] for index in recorded if index not in changed}
+    begun = {id(inputs[index]): [index] for index in changed}
     ends = {node: [index] for index, node in recorded.items() if node is not None and index not in changed}
     masks: dict[Any, int] = {}
     found: dict[int, int] = {}
+
+    def inputs_at(node: Any) -> list[int] | None:
+        """The inputs whose record begins at a node; none for another last node. None if the record goes on."""
+        if node in ends:
+            return ends[node]
+        if changed and (fake := beginning_of(node)) is not None and id(fake) in begun:
+            return begun[id(fake)]
+        is_last = not any(after is not None for after, _ in node.next_functions)
+        return leaves.get(id(getattr(node, "variable", None)), changed) if is_last else None
 
     def reach(reached: Iterable[int], mask: int) -> None:
         for index in reached:
@@ -115,20 +125,19 @@ def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any]) ->
             reach(leaves[id(fake)], 1 << bit)
         elif (node := node_of(fake)) is not None:
             masks[node] = masks.get(node, 0) | 1 << bit
-    for node in in_order(masks, ends.keys()):
-        following = [after for after, _ in node.next_functions if after is not None]
-        if node in ends:
-            reach(ends[node], masks[node])
-        elif not following:
-            reach(leaves.get(id(getattr(node, "variable", None)), changed), masks[node])
-        else:
-            for after in following:
-                masks[after] = masks.get(after, 0) | masks[node]
+    for node in in_order(masks, lambda node: inputs_at(node) is not None):
+        reached = inputs_at(node)
+        if reached is not None:
+            reach(reached, masks[node])
+            continue
+        for following, _ in node.next_functions:
+            if following is not None:
+                masks[following] = masks.get(following, 0) | masks[node]
     return found
 
 
-def in_order(roots: Iterable[Any], ends: Set[Any]) -> list[Any]:
-    """The autograd nodes that roots lead to, each before those that it leads to; no further than to the ends."""
+def in_order(roots: Iterable[Any], is_end: Callable[[Any], bool]) -> list[Any]:
+    """The autograd nodes that roots lead to, each before those that it leads to; no further than to ends."""
     order: list[Any] = []
     seen: set[Any] = set()
     waiting = [(root, False) for root in roots]
@@ -139,6 +148,6 @@ def in_order(roots: Iterable[Any], ends: Set[Any]) -> list[Any]:
         elif node not in seen:
             seen.add(node)
             waiting.append((node, True))
-            if node not in ends:
+            if not is_end(node):
                 waiting += [(following, False) for following, _ in node.next_functions if following is not None and following not in seen]
     return order[::-1]
