@@ -97,20 +97,23 @@ def reject_changed_cast(state: TraceState, operation: OperatorCall) -> None:
 
 
 @rule(Phase.CHECK_CHANGE)
-def reject_handled_dtype(state: TraceState, operation: OperatorCall) -> None:
-    """Stop the trace at `out=` with a tensor from outside of another dtype than the result has, if the program handles exceptions: most operators raise then,
-    but many of them do so on real tensors only. If a graph that changes its inputs raises, its frame can't run uncompiled any more.
+def reject_other_dtype(state: TraceState, operation: OperatorCall) -> None:
+    """Stop the trace at `out=` with a tensor of another dtype than the result has. Most operators raise then, but many of them do so on real tensors only:
+    AOTAutograd's decompositions don't. Other graphs stop there if the tensor is from outside and the program handles exceptions: if a graph that changes its
+    inputs raises, its frame can't run uncompiled any more.
     """
     given = [fake for fake in pytree.tree_leaves(operation.fake_kwargs.get("out")) if isinstance(fake, torch.Tensor)]
-    inputs = [described.node for described in state.known_inputs.values() if described.is_tensor]
-    if not given or storages(given).isdisjoint(memory_of(inputs)) or not state.vm.note_handlers():
+    if not given:
         return
+    if not state.is_one_autograd_node:
+        inputs = [described.node for described in state.known_inputs.values() if described.is_tensor]
+        if storages(given).isdisjoint(memory_of(inputs)) or not state.vm.note_handlers():
+            return
     others = {name: value for name, value in operation.fake_kwargs.items() if name != "out"}
     with state.fakes.running():
         made = pytree.tree_leaves(run_on_fakes(operation.target, operation.fake_args, others))
     if [fake.dtype for fake in given] != [fake.dtype for fake in made]:
-        what = f"{operation.name}, which gets a tensor from outside of another dtype than its result has as `out`, under a handler of the program's"
-        state.vm.unsupported(breaks.UnsupportedOperation(what))
+        state.vm.unsupported(breaks.UnsupportedOperation(f"{operation.name}, which gets a tensor of another dtype than its result has as `out`"))
 
 
 @rule(Phase.CHECK)

@@ -56,3 +56,25 @@ def test_the_program_handles_what_an_operator_raises_for_the_dtype_of_out(operat
         out, expected = ((torch.zeros(3, dtype=dtype), torch.zeros(3, dtype=dtype)) for _ in range(2))
         assert compiled(torch.arange(3.0), out) == step(torch.arange(3.0), expected)
         assert [given.tolist() for given in out] == [given.tolist() for given in expected]
+
+
+OTHER_DTYPE: dict[str, Callable[..., object]] = {
+    "softmax": lambda x, out: torch.softmax(x, 0, out=out),
+    "index_select": lambda x, out: torch.index_select(x, 0, torch.tensor([0, 1, 2]), out=out),
+    "take": lambda x, out: torch.take(x, torch.tensor([0, 1, 2]), out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+}
+
+
+@pytest.mark.parametrize("operator", OTHER_DTYPE)
+def test_an_operator_refuses_the_dtype_of_out_without_a_handler(operator: str):
+    def outcome(run: Callable[..., object]) -> str:
+        out = torch.zeros(3, dtype=torch.float64)
+        try:
+            run(torch.arange(3.0), out)
+        except RuntimeError as error:
+            return str(error)
+        return str(out.tolist())
+
+    for backend in ("eager", "aot_eager"):
+        assert outcome(framejit.compile(OTHER_DTYPE[operator], backend=backend)) == outcome(OTHER_DTYPE[operator])
