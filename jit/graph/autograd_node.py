@@ -261,6 +261,8 @@ class TensorSnapshot:
                 return breaks.NotInsideAutogradNode(f"{name} that gives a tensor another size")
             if not is_input and is_expanded(fake) and (fake is self.tensors[0][0] or new.version != old.version):
                 return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor whose elements lie in the same memory,")
+            if recording and is_input and new.version != old.version:
+                return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor from outside that requires a gradient,")
             if recording and not is_input and keeps_elements(name):
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None

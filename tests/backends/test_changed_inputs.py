@@ -170,15 +170,9 @@ def gated(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def changed_twice(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    x.mul_(weight).tanh_()
+    x *= weight
+    x /= 2
     return x + 1
-
-
-def changed_by_functions(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    weight.mul_(0.5)
-    x.addcmul_(weight.exp(), weight)
-    F.relu(x, inplace=True)
-    return torch.addcmul(x, weight, weight)
 
 
 def a_part(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -193,7 +187,7 @@ def both_are_changed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 @BACKENDS
-@pytest.mark.parametrize("program", [gated, changed_twice, changed_by_functions, a_part, both_are_changed])
+@pytest.mark.parametrize("program", [gated, changed_twice, a_part, both_are_changed])
 def test_a_change_that_autograd_records(program, backend):
     """The backward pass needs what the input held before."""
     compiled = framejit.compile(program, backend=backend, fullgraph=True)

@@ -63,7 +63,7 @@ def optional_reach(graph: fx.Graph, spent: Iterable[int]) -> OptionalReach | Non
     roots = [*(node.args[0] for node in records), *(outputs[index] for index in results)]
     by_nodes = reached_by_nodes(graph, [[root] for root in roots], frozenset(records))
     ends = [*inputs, *records]
-    by_record = reached_by_record([root.meta["example_value"] for root in roots], [node.meta["example_value"] for node in ends])
+    by_record = reached_by_record([root.meta["example_value"] for root in roots], [node.meta["example_value"] for node in ends], len(inputs))
     masks = [by_nodes.get(node, 0) | by_record.get(index, 0) if requires_grad(node.meta["example_value"]) else 0 for index, node in enumerate(ends)]
     found = [reached_ends(masks, bit, len(inputs)) for bit in range(len(roots))]
     counts = tuple([outputs.index(node.args[1]) for node in records])  # type: ignore[arg-type]
@@ -93,14 +93,16 @@ def reached_by_nodes(graph: fx.Graph, results: Sequence[Sequence[fx.Node]], ends
     return masks
 
 
-def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any]) -> Mapping[int, int]:
-    """The results from which autograd's record leads to inputs, by the index of the input, as bits.
+def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any], count: int | None = None) -> Mapping[int, int]:
+    """The results from which autograd's record leads to inputs, by the index of the input, as bits. `count`: after so many inputs, the others are optional
+    records, whose own record is where they end.
 
     The record of an input that the graph has changed in place leads to what it was changed with, and then to where it began. If that isn't known, as for
     some views, a path that ends at no known input counts as one to each changed input.
     """
     recorded = {index: node_of(fake) for index, fake in enumerate(inputs) if requires_grad(fake)}
-    changed = [index for index, node in recorded.items() if node is not None and version_of(inputs[index])]
+    noted = range(len(inputs) if count is None else count)
+    changed = [index for index, node in recorded.items() if node is not None and index in noted and version_of(inputs[index])]
     leaves = {id(inputs[index]): [index] for index in recorded if index not in changed}
     begun = {id(inputs[index]): [index] for index in changed}
     ends = {node: [index] for index, node in recorded.items() if node is not None and index not in changed}
