@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._functorch._aot_autograd import descriptors
-from torch.utils import _pytree as pytree
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
 from torch.utils.checkpoint import CheckpointPolicy
 
 from framejit.backends.memory import value_of, views_of
@@ -44,27 +43,17 @@ def partition_with_copies(
 
 
 def changed_inputs(joint: fx.Graph) -> dict[fx.Node, None]:
-    """The placeholders whose data a call changes. AOTAutograd ends the forward pass with a `copy_` to each; if autograd has to record the change, the graph
-    returns the new data instead, and they are copied to the input after it."""
+    """The placeholders whose data a call changes, each once. AOTAutograd ends the forward pass with a `copy_` to each; if autograd has to record the change,
+    the graph returns the new data instead, and AOTAutograd copies them to the input after it."""
     found: dict[fx.Node, None] = {}
     for node in joint.find_nodes(op="call_function", target=ATEN.copy_.default):
         if node.args[0].op == "placeholder" and node.meta.get("partitioner_tag") != "must_be_in_backward":
             found[node.args[0]] = None
     inputs = {node.meta["desc"]: node for node in joint.find_nodes(op="placeholder") if "desc" in node.meta}
-    for described in pytree.tree_leaves(joint.output_node().meta.get("desc")):
-        changed = inputs.get(changed_by(described))
-        if changed is not None:
-            found[changed] = None
+    for described in joint.output_node().meta.get("desc", ()):
+        if isinstance(described, InputMutationAOTOutput):  # of a plain tensor: graphs with tensors that wrap others change nothing
+            found[inputs[described.mutated_input]] = None
     return found
-
-
-def changed_by(described: object) -> object:
-    """AOTAutograd's description of the input to which this result, or the tensor subclass that it is a part of, is copied after the graph; None if there is
-    none."""
-    if isinstance(described, descriptors.SubclassGetAttrAOTOutput):
-        whole = changed_by(described.base)
-        return descriptors.SubclassGetAttrAOTInput(whole, described.attr) if isinstance(whole, descriptors.AOTInput) else None
-    return described.mutated_input if isinstance(described, descriptors.InputMutationAOTOutput) else None
 
 
 def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:

@@ -98,6 +98,7 @@ def node_of(fake: torch.Tensor) -> Any:
 
 
 BEGINNING_OF = "framejit_beginning_of"
+"""The key, in the metadata of a node of autograd, of a weak reference to the fake of the input whose record begins at the node."""
 
 
 def note_beginning(fake: torch.Tensor) -> None:

@@ -94,41 +94,22 @@ def reached_by_nodes(graph: fx.Graph, results: Sequence[Sequence[fx.Node]], ends
 
 
 def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any], count: int | None = None) -> Mapping[int, int]:
-    """The results from which autograd's record leads to inputs, by the index of the input, as bits. `count`: after so many inputs, the others are optional
-    records, whose own record is where they end.
-
-    The record of an input that the graph has changed in place leads to what it was changed with, and then to where it began. If that isn't known, as for
-    some views, a path that ends at no known input counts as one to each changed input.
-    """
-    recorded = {index: node_of(fake) for index, fake in enumerate(inputs) if requires_grad(fake)}
-    noted = range(len(inputs) if count is None else count)
-    changed = [index for index, node in recorded.items() if node is not None and index in noted and version_of(inputs[index])]
-    leaves = {id(inputs[index]): [index] for index in recorded if index not in changed}
-    begun = {id(inputs[index]): [index] for index in changed}
-    ends = {node: [index] for index, node in recorded.items() if node is not None and index not in changed}
+    """The results from which autograd's record leads to inputs, by the index of the input, as bits. `count`: the number of inputs, if optional records follow
+    them, which may be results of in-place changes themselves, and end where their own record is."""
+    ends = Ends(inputs, len(inputs) if count is None else count)
     masks: dict[Any, int] = {}
     found: dict[int, int] = {}
 
-    def inputs_at(node: Any) -> list[int] | None:
-        """The inputs whose record begins at a node; none for another last node. None if the record goes on."""
-        if node in ends:
-            return ends[node]
-        if changed and (fake := beginning_of(node)) is not None and id(fake) in begun:
-            return begun[id(fake)]
-        is_last = not any(after is not None for after, _ in node.next_functions)
-        return leaves.get(id(getattr(node, "variable", None)), changed) if is_last else None
-
-    def reach(reached: Iterable[int], mask: int) -> None:
-        for index in reached:
+    def reach(indices: Iterable[int], mask: int) -> None:
+        for index in indices:
             found[index] = found.get(index, 0) | mask
 
     for bit, fake in enumerate(results):
-        if id(fake) in leaves:
-            reach(leaves[id(fake)], 1 << bit)
+        if id(fake) in ends.unchanged:
+            reach(ends.unchanged[id(fake)], 1 << bit)
         elif (node := node_of(fake)) is not None:
             masks[node] = masks.get(node, 0) | 1 << bit
-    for node in in_order(masks, lambda node: inputs_at(node) is not None):
-        reached = inputs_at(node)
+    for node, reached in in_order(masks, ends.at):
         if reached is not None:
             reach(reached, masks[node])
             continue
@@ -138,18 +119,48 @@ def reached_by_record(results: Sequence[torch.Tensor], inputs: Sequence[Any], co
     return found
 
 
-def in_order(roots: Iterable[Any], is_end: Callable[[Any], bool]) -> list[Any]:
-    """The autograd nodes that roots lead to, each before those that it leads to; no further than to ends."""
-    order: list[Any] = []
+class Ends:
+    """The nodes at which autograd's record leads out of a graph, to inputs.
+
+    The record of an input that the graph has changed in place leads to what it was changed with, and then to where it began. If that isn't known, as for
+    some views, a path that ends at no known input counts as one to each changed input.
+
+    Attributes:
+        unchanged: the indices of inputs that the graph hasn't changed, by the ids of their fakes.
+    """
+
+    def __init__(self, inputs: Sequence[Any], count: int) -> None:
+        recorded = {index: node_of(fake) for index, fake in enumerate(inputs) if requires_grad(fake)}
+        self._changed = [index for index, node in recorded.items() if node is not None and index < count and version_of(inputs[index])]
+        self._begun = {id(inputs[index]): [index] for index in self._changed}
+        self.unchanged = {id(inputs[index]): [index] for index in recorded if index not in self._changed}
+        self._nodes = {node: [index] for index, node in recorded.items() if node is not None and index not in self._changed}
+
+    def at(self, node: Any) -> Sequence[int] | None:
+        """The indices of the inputs to which a node leads, if it is an end; None if the record goes on."""
+        if node in self._nodes:
+            return self._nodes[node]
+        if self._changed and (begun := self._begun.get(id(beginning_of(node)))) is not None:
+            return begun
+        if any(following is not None for following, _ in node.next_functions):
+            return None
+        return self.unchanged.get(id(getattr(node, "variable", None)), self._changed)
+
+
+def in_order(roots: Iterable[Any], end_at: Callable[[Any], Sequence[int] | None]) -> list[tuple[Any, Sequence[int] | None]]:
+    """The autograd nodes that roots lead to, each before those that it leads to, with what `end_at` says of it: after ends, whose answer isn't None, the
+    search doesn't go on."""
+    order: list[tuple[Any, Sequence[int] | None]] = []
     seen: set[Any] = set()
-    waiting = [(root, False) for root in roots]
+    waiting: list[tuple[Any, tuple[Any, Sequence[int] | None] | None]] = [(root, None) for root in roots]
     while waiting:
-        node, is_done = waiting.pop()
-        if is_done:
-            order.append(node)
+        node, done = waiting.pop()
+        if done is not None:
+            order.append(done)
         elif node not in seen:
             seen.add(node)
-            waiting.append((node, True))
-            if not is_end(node):
-                waiting += [(following, False) for following, _ in node.next_functions if following is not None and following not in seen]
+            end = end_at(node)
+            waiting.append((node, (node, end)))
+            if end is None:
+                waiting += [(following, None) for following, _ in node.next_functions if following is not None and following not in seen]
     return order[::-1]
